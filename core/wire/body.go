@@ -1,0 +1,109 @@
+package wire
+
+import "holdfast/core/chat"
+
+// Field is one top-level member of a body; spans are offsets into Body.Raw.
+type Field struct {
+	// Name is the decoded key.
+	Name string
+	// Value covers the member's value without surrounding white space.
+	Value chat.Span
+}
+
+// Body is one request body cut into frame and elements. It owns nothing: all
+// slices point into Raw, which must not change.
+type Body struct {
+	Raw    []byte
+	Fields []Field
+	// List is the span of the array of elements, brackets included.
+	List chat.Span
+	// Elements are the spans of the array's values, without separators.
+	Elements []chat.Span
+}
+
+// Element returns the bytes of the i-th element.
+func (b *Body) Element(i int) []byte { return b.Elements[i].Of(b.Raw) }
+
+// Field returns the raw value of a top-level member, nil when absent.
+func (b *Body) Field(name string) []byte {
+	for _, f := range b.Fields {
+		if f.Name == name {
+			return f.Value.Of(b.Raw)
+		}
+	}
+	return nil
+}
+
+// Item is one element of a view.
+type Item struct {
+	// Inbound is the index of the client's own element of this turn, or -1.
+	Inbound int
+	// Raw are the bytes to send when Inbound is -1.
+	Raw []byte
+}
+
+// Splice puts the view into the body: everything outside the list stays as it
+// came, kept neighbours keep the separator the client wrote between them, an
+// element put back gets a plain comma. It is total. When the view is the
+// inbound list itself the result is b.Raw, not a copy.
+func Splice(b *Body, view []Item) []byte {
+	if unchanged(b, view) {
+		return b.Raw
+	}
+	out := make([]byte, 0, len(b.Raw)+extra(view))
+	out = append(out, b.head()...)
+	for i, it := range view {
+		if i > 0 {
+			out = append(out, b.separator(view[i-1].Inbound, it.Inbound)...)
+		}
+		if it.Inbound < 0 {
+			out = append(out, it.Raw...)
+			continue
+		}
+		out = append(out, b.Element(it.Inbound)...)
+	}
+	return append(out, b.tail()...)
+}
+
+func unchanged(b *Body, view []Item) bool {
+	if len(view) != len(b.Elements) {
+		return false
+	}
+	for i, it := range view {
+		if it.Inbound != i {
+			return false
+		}
+	}
+	return true
+}
+
+func extra(view []Item) (n int) {
+	for _, it := range view {
+		n += len(it.Raw) + 1
+	}
+	return n
+}
+
+// head is everything up to the first element, tail everything after the last.
+func (b *Body) head() []byte {
+	if len(b.Elements) == 0 {
+		return b.Raw[:b.List.Start+1]
+	}
+	return b.Raw[:b.Elements[0].Start]
+}
+
+func (b *Body) tail() []byte {
+	if len(b.Elements) == 0 {
+		return b.Raw[b.List.Start+1:]
+	}
+	return b.Raw[b.Elements[len(b.Elements)-1].End:]
+}
+
+var comma = []byte(",")
+
+func (b *Body) separator(prev, next int) []byte {
+	if prev < 0 || next != prev+1 {
+		return comma
+	}
+	return b.Raw[b.Elements[prev].End:b.Elements[next].Start]
+}
