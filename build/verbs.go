@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// tags is the build without the desktop: no Fyne, no C.
+const tags = "headless"
+
+// noCgo and withCgo are the two worlds: the program is built without C, the
+// race detector needs it.
+func noCgo() []string   { return []string{"CGO_ENABLED=0"} }
+func withCgo() []string { return []string{"CGO_ENABLED=1"} }
+
+// raced are the trees the race detector runs over.
+func raced() []string { return []string{"core", "storage", "web", "app"} }
+
+func demo(r *runner, args []string) error {
+	program := filepath.Join(r.cache, "bin", "holdfast")
+	return r.all([]job{
+		{"build the program", func() error {
+			return r.goCmd(noCgo(), "build", "-tags", tags, "-o", program, "./app")
+		}},
+		{"play the session", func() error {
+			return r.sh(".", nil, program, append([]string{"demo"}, args...)...)
+		}},
+	})
+}
+
+func test(r *runner, _ []string) error {
+	jobs := append(r.static(), r.units()...)
+	jobs = append(jobs, r.clients()...)
+	return r.all(append(jobs, r.clientTests()...))
+}
+
+func (r *runner) static() []job {
+	return []job{
+		{"gofmt", r.gofmt},
+		{"go vet", func() error { return r.goCmd(noCgo(), "vet", "-tags", tags, "./...") }},
+		{"go vet, client tests", func() error { return r.goCmd(noCgo(), "vet", "-tags", tags+",clients", "./app") }},
+		{"import rules", func() error { return r.goCmd(noCgo(), "test", "-count=1", "./build") }},
+	}
+}
+
+// units are the hermetic tests, plain and raced. The raced run plays fewer
+// random programs: it looks for races, not for differences.
+func (r *runner) units() []job {
+	return []job{
+		{"go test", func() error { return r.goCmd(noCgo(), "test", "-tags", tags, "./...") }},
+		{"install gcc", r.needGCC},
+		{"go test -race", func() error {
+			args := append([]string{"test", "-race", "-tags", tags, "-timeout", "20m"}, r.existing(raced())...)
+			return r.goCmd(append(withCgo(), "HOLDFAST_PROGRAMS=40"), args...)
+		}},
+	}
+}
+
+func (r *runner) clientTests() []job {
+	return []job{{"real clients", func() error {
+		return r.goCmd(noCgo(), "test", "-count=1", "-v", "-timeout", "15m", "-tags", tags+",clients", "-run", "^TestClient", "./app")
+	}}}
+}
+
+// bench runs one of the timed comparisons. They are tests behind a build tag,
+// so that no timing can ever fail a change.
+func bench(r *runner, args []string) error {
+	if len(args) == 0 || args[0] != "proxy" {
+		return errors.New("usage: go run ./build bench proxy [go test flags]")
+	}
+	return r.step("bench proxy", func() error {
+		run := []string{"test", "-tags", tags + ",bench", "-count=1", "-run", "^TestBenchProxy$", "-v", "-timeout", "30m"}
+		return r.goCmd(noCgo(), append(append(run, args[1:]...), "./app")...)
+	})
+}
+
+// staticcheck is pinned here because it runs as a tool of its own: in go.mod
+// its dependencies would be the program's.
+const staticcheck = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
+
+func lint(r *runner, _ []string) error {
+	return r.all(append(r.static(), job{"staticcheck", func() error {
+		return r.goCmd(noCgo(), "run", staticcheck, "-tags", tags, "./...")
+	}}))
+}
+
+// gen runs every go:generate line there is.
+func gen(r *runner, _ []string) error {
+	return r.step("go generate", func() error { return r.goCmd(noCgo(), "generate", "-tags", tags, "./...") })
+}
+
+func nightly(r *runner, _ []string) error {
+	long := job{"go test, 10,000 programs", func() error {
+		return r.goCmd(append(noCgo(), "HOLDFAST_PROGRAMS=10000"), "test", "-tags", tags, "-count=1", "-timeout", "4h", "./...")
+	}}
+	fuzzing, err := r.fuzzJobs()
+	if err != nil {
+		return err
+	}
+	jobs := append(r.static(), r.units()...)
+	jobs = append(append(jobs, long), fuzzing...)
+	jobs = append(jobs, r.clients()...)
+	return r.all(append(jobs, r.clientTests()...))
+}
+
+// fuzzJobs finds every fuzz target of the module: one minute of fuzzing each.
+func (r *runner) fuzzJobs() (jobs []job, err error) {
+	cmd := r.command(".", noCgo(), "go", "test", "-tags", tags, "-list", "^Fuzz", "-json", "./...")
+	cmd.Stderr = r.out
+	listed, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing fuzz targets: %w", err)
+	}
+	targets, err := fuzzTargets(bytes.NewReader(listed))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		jobs = append(jobs, job{"fuzz " + t.pkg + " " + t.name, func() error {
+			return r.goCmd(noCgo(), "test", "-tags", tags, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "60s", t.pkg)
+		}})
+	}
+	return jobs, nil
+}
+
+// gofmt fails on any file that is not formatted.
+func (r *runner) gofmt() error {
+	files, err := r.goFiles()
+	if err != nil {
+		return err
+	}
+	out, err := r.command(".", nil, "gofmt", append([]string{"-l"}, files...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	if len(out) > 0 {
+		return fmt.Errorf("not formatted:\n%s", out)
+	}
+	return nil
+}
+
+// goFiles lists the Go files of the repository, without dot folders: the cache
+// holds other people's.
+func (r *runner) goFiles() (files []string, err error) {
+	err = filepath.WalkDir(r.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != r.root && strings.HasPrefix(d.Name(), ".") {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(path, ".go") {
+			files = append(files, path)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// existing turns folder names into package patterns, leaving out folders that
+// hold nothing yet.
+func (r *runner) existing(dirs []string) (patterns []string) {
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(r.root, dir)); err == nil {
+			patterns = append(patterns, "./"+dir+"/...")
+		}
+	}
+	return patterns
+}
