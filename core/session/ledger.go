@@ -118,9 +118,16 @@ type Elem struct {
 type RowIndex struct {
 	Row, Elem, Pos int64
 	Sub            int32
-	Removed        bool
-	RowSum         Sum
-	StateSum       Sum
+	// Removed says the element's state is removed.
+	Removed bool
+	// Tokens is the element's count, on its first row only.
+	Tokens usage.Tokens
+	// Kind and Call (the call id of a call or result) answer whether a view is
+	// closed without reading a body.
+	Kind     chat.Kind
+	Call     string
+	RowSum   Sum
+	StateSum Sum
 }
 
 // State is one branch as the planner needs it. It is a cache of the ledger,
@@ -183,6 +190,12 @@ type StateChange struct {
 	N     int64
 	State ElemState
 	Prev  int64
+}
+
+// Reblob changes the stored bytes of one element.
+type Reblob struct {
+	N    int64
+	Blob content.ID
 }
 
 // Checkpoint is the sealed state after a commit.
@@ -305,11 +318,14 @@ type Commit struct {
 	Turn     Turn
 	Elements []Element
 	States   []StateChange
-	Blobs    []Blob
-	Rows     []Row
-	Flips    []Flip
-	World    *WorldRow
-	Check    *Checkpoint
+	// Reblobs give kept elements the bytes of another wire (wire switch): the
+	// element row names the new blob from now on, refs follow.
+	Reblobs []Reblob
+	Blobs   []Blob
+	Rows    []Row
+	Flips   []Flip
+	World   *WorldRow
+	Check   *Checkpoint
 	// Outcome is kept under Check.Cause for repeated calls; nil for none.
 	Outcome []byte
 }
