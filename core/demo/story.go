@@ -1,0 +1,204 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// A Beat is one step of the bundled session: what the person types before it,
+// what the model then replies, and what the reply's calls bring back.
+type Beat struct {
+	// Prompt opens a task; empty while the model works through its tool calls.
+	Prompt  string
+	Turn    Turn
+	Results []string
+}
+
+// DefaultTurns is the length of the bundled session: twelve tasks.
+const DefaultTurns = 12 * beatsPerTask
+
+// Session is the bundled coding session, the first turns of it: a person and
+// an agent put an invented tide-table server into shape, package by package.
+// It is the same on every run. Past the twelfth task it goes round again with
+// other numbers.
+func Session(turns int) []Beat {
+	var beats []Beat
+	for i := 0; len(beats) < turns; i++ {
+		beats = append(beats, newTask(i).beats()...)
+	}
+	return beats[:turns]
+}
+
+// ScriptOf is the model's side of a session.
+func ScriptOf(beats []Beat) Script {
+	script := make(Script, len(beats))
+	for i, b := range beats {
+		script[i] = b.Turn
+	}
+	return script
+}
+
+// task is one piece of work on one package of the invented project.
+type task struct {
+	n             int
+	pkg, typ      string
+	verb, noun    string
+	field, helper string
+	limit         int
+}
+
+func newTask(n int) task {
+	kinds := []task{
+		{pkg: "almanac", typ: "Almanac", verb: "Predict", noun: "high water", field: "stations", helper: "harmonics"},
+		{pkg: "gauge", typ: "Gauge", verb: "Sample", noun: "a reading", field: "readings", helper: "calibrate"},
+		{pkg: "harbour", typ: "Harbour", verb: "Berth", noun: "a vessel", field: "berths", helper: "clearance"},
+		{pkg: "chart", typ: "Chart", verb: "Sound", noun: "a depth", field: "soundings", helper: "datum"},
+		{pkg: "buoy", typ: "Buoy", verb: "Report", noun: "wave height", field: "spectra", helper: "significant"},
+		{pkg: "pilot", typ: "Pilot", verb: "Route", noun: "a passage", field: "waypoints", helper: "bearing"},
+		{pkg: "ledger", typ: "Ledger", verb: "Enter", noun: "a due", field: "entries", helper: "balance"},
+		{pkg: "notice", typ: "Notice", verb: "Publish", noun: "a warning", field: "warnings", helper: "expires"},
+		{pkg: "weather", typ: "Forecast", verb: "Blend", noun: "a surge", field: "models", helper: "weight"},
+		{pkg: "dredge", typ: "Survey", verb: "Compare", noun: "two profiles", field: "profiles", helper: "volume"},
+		{pkg: "radio", typ: "Channel", verb: "Relay", noun: "a call", field: "calls", helper: "priority"},
+		{pkg: "archive", typ: "Archive", verb: "Replay", noun: "a season", field: "seasons", helper: "checksum"},
+	}
+	t := kinds[n%len(kinds)]
+	t.n, t.limit = n, 16+n*7
+	return t
+}
+
+// beatsPerTask is the number of model calls one task takes.
+const beatsPerTask = 11
+
+// beats is a task from the prompt to the closing words.
+func (t task) beats() []Beat {
+	return []Beat{
+		t.look(), t.readTests(), t.firstEdit(), t.failingRun(), t.rethink(), t.secondEdit(),
+		t.passingRun(), t.checks(), t.note(), t.diff(), t.closing(),
+	}
+}
+
+func (t task) file(name string) string {
+	return fmt.Sprintf("/home/keeper/tidehouse/%s/%s", t.pkg, name)
+}
+
+func (t task) look() Beat {
+	return Beat{
+		Prompt: fmt.Sprintf("In package %s, %s.%s must refuse %s once more than %d %s are held, instead of growing without a bound. "+
+			"Return ErrFull, keep the order of what is there, and cover it with a test. Leave the other packages alone.",
+			t.pkg, t.typ, t.verb, t.noun, t.limit, t.field),
+		Turn: Turn{
+			Thinking: fmt.Sprintf("The bound belongs where %s grows, before anything is written. First I look at the type and at who calls %s.", t.field, t.verb),
+			Text:     fmt.Sprintf("I'll start with %s and its callers.", t.typ),
+			Calls: []Call{
+				t.call("Read", "file_path", t.file(t.pkg+".go")),
+				t.call("Grep", "pattern", `\.`+t.verb+`\(`, "path", "/home/keeper/tidehouse"),
+			},
+		},
+		Results: []string{numbered(t.source(false)), t.callers()},
+	}
+}
+
+func (t task) readTests() Beat {
+	return Beat{
+		Turn:    Turn{Calls: []Call{t.call("Read", "file_path", t.file(t.pkg+"_test.go"))}},
+		Results: []string{numbered(t.tests())},
+	}
+}
+
+func (t task) firstEdit() Beat {
+	return Beat{
+		Turn: Turn{
+			Text:  fmt.Sprintf("%s appends without looking. I add the limit as a constant with its reason, and the check first thing.", t.verb),
+			Calls: []Call{t.edit("\tx."+t.field+" = append(x."+t.field+", v)", "\tif len(x."+t.field+") > limit {\n\t\treturn ErrFull\n\t}\n\tx."+t.field+" = append(x."+t.field+", v)")},
+		},
+		Results: []string{"The file " + t.file(t.pkg+".go") + " has been updated."},
+	}
+}
+
+func (t task) failingRun() Beat {
+	return Beat{
+		Turn:    Turn{Calls: []Call{t.call("Bash", "command", "go test -v ./"+t.pkg+"/...", "description", "Run the package's tests")}},
+		Results: []string{t.run(false)},
+	}
+}
+
+func (t task) rethink() Beat {
+	return Beat{
+		Turn: Turn{
+			Thinking: fmt.Sprintf("One too many gets in: the check runs before the append, so the limit itself must already refuse. It is >=, not >. "+
+				"%s also runs before the check and would leave a trace behind; the check must come first.", t.helper),
+			Text:  "Off by one: the check runs before the append, so holding exactly the limit must already refuse. Let me see that stretch again.",
+			Calls: []Call{t.call("Bash", "command", "sed -n 40,80p "+t.pkg+"/"+t.pkg+".go", "description", "Show the changed stretch")},
+		},
+		Results: []string{strings.Join(strings.SplitAfter(t.source(true), "\n")[39:80], "")},
+	}
+}
+
+func (t task) secondEdit() Beat {
+	return Beat{
+		Turn: Turn{Calls: []Call{
+			t.edit("len(x."+t.field+") > limit", "len(x."+t.field+") >= limit"),
+			t.call("Edit", "file_path", t.file(t.pkg+"_test.go"), "old_string", "// keep last\n", "new_string", t.newTest()+"\n// keep last\n"),
+		}},
+		Results: []string{
+			"The file " + t.file(t.pkg+".go") + " has been updated.",
+			"The file " + t.file(t.pkg+"_test.go") + " has been updated.",
+		},
+	}
+}
+
+func (t task) passingRun() Beat {
+	return Beat{
+		Turn:    Turn{Text: "Again, with the new test.", Calls: []Call{t.call("Bash", "command", "go test -v ./"+t.pkg+"/...", "description", "Run the package's tests")}},
+		Results: []string{t.run(true)},
+	}
+}
+
+func (t task) checks() Beat {
+	return Beat{
+		Turn: Turn{Calls: []Call{
+			t.call("Bash", "command", "go vet ./...", "description", "Vet everything"),
+			t.call("Grep", "pattern", "ErrFull", "path", "/home/keeper/tidehouse"),
+		}},
+		Results: []string{"", fmt.Sprintf("%[1]s/%[1]s.go:12:var ErrFull = errors.New(\"%[1]s: full\")\n%[1]s/%[1]s.go:58:\t\treturn ErrFull\n%[1]s/%[1]s_test.go:141:\tif !errors.Is(err, ErrFull) {\n", t.pkg)},
+	}
+}
+
+func (t task) note() Beat {
+	return Beat{
+		Turn: Turn{
+			Text: "Callers see a new error, so it goes into the change notes.",
+			Calls: []Call{t.call("Write", "file_path", fmt.Sprintf("/home/keeper/tidehouse/notes/%03d-%s.md", t.n+1, t.pkg), "content",
+				fmt.Sprintf("%s.%s now refuses %s with ErrFull once %d %s are held. Before, it grew until memory ran out.\n", t.typ, t.verb, t.noun, t.limit, t.field))},
+		},
+		Results: []string{"File created."},
+	}
+}
+
+func (t task) diff() Beat {
+	return Beat{
+		Turn:    Turn{Calls: []Call{t.call("Bash", "command", "git diff --stat && git diff", "description", "Review the change")}},
+		Results: []string{t.patch()},
+	}
+}
+
+func (t task) closing() Beat {
+	return Beat{Turn: Turn{Text: fmt.Sprintf("Done. %s.%s refuses %s once %d %s are held and leaves everything as it was; "+
+		"the test holds exactly the limit, one more, and checks the order afterwards. %d tests pass, vet is quiet, no other package changed.",
+		t.typ, t.verb, t.noun, t.limit, t.field, t.testCount()+1)}}
+}
+
+// call makes a tool call from names and values in turn.
+func (task) call(tool string, pairs ...string) Call {
+	var args object
+	for i := 0; i < len(pairs); i += 2 {
+		args = append(args, member{pairs[i], pairs[i+1]})
+	}
+	return Call{Tool: tool, Args: json.RawMessage(mustEncode(args))}
+}
+
+func (t task) edit(from, to string) Call {
+	return t.call("Edit", "file_path", t.file(t.pkg+".go"), "old_string", from, "new_string", to)
+}
