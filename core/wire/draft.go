@@ -131,7 +131,7 @@ func (d *Draft) Payload(v Value) {
 
 // Message seals the element.
 func (d *Draft) Message(role chat.Role, typ string) chat.Message {
-	sortSpans(d.cuts)
+	d.cuts = outermost(d.cuts)
 	sortSpans(d.media)
 	m := chat.Message{
 		Raw:      d.raw,

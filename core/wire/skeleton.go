@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"holdfast/core/content"
 )
@@ -177,25 +178,35 @@ func (s Skeleton) appendList(out []byte, elems [][]byte) []byte {
 }
 
 // skeletonVersion is the first byte of the stored form. The form: fields, each
-// with a kind byte; compact leads shortened to the key; then tail, head, foot,
-// element count and separator runs. All lengths are uvarints.
+// with a kind byte; common leads shortened; then tail, head, foot, element
+// count and separator runs. All lengths are uvarints.
 const skeletonVersion = 1
 
-// compactLead marks, in the kind byte, a lead that is a comma (or the opening
-// brace, for the first field), a quoted key and a colon; only the key between
-// the quotes is stored.
-const compactLead = 0x80
+// Flags of the kind byte. A compact lead is a comma (or the opening brace, for
+// the first field), a quoted key and a colon; only the key between the quotes
+// is stored, and of a known key only its number in knownKeys.
+const (
+	compactLead = 0x80
+	knownLead   = 0x40
+)
+
+// knownKeys are stored as their index: new ones go at the end, none is moved.
+func knownKeys() []string {
+	return []string{
+		"model", "messages", "system", "tools", "metadata", "max_tokens", "thinking", "context_management",
+		"output_config", "stream", "temperature", "tool_choice", "stream_options", "max_completion_tokens",
+		"reasoning_effort", "response_format", "parallel_tool_calls", "store", "top_p", "stop_sequences",
+		"diagnostics", "safeguards", "input", "instructions", "include", "prompt_cache_key", "client_metadata",
+		"text", "reasoning", "contents", "systemInstruction", "generationConfig", "toolConfig",
+	}
+}
 
 // MarshalBinary writes the stored form.
 func (s Skeleton) MarshalBinary() ([]byte, error) {
 	out := []byte{skeletonVersion}
 	out = binary.AppendUvarint(out, uint64(len(s.fields)))
 	for i, bn := range s.fields {
-		lead, kind := bn.lead, bn.kind
-		if key, ok := compactKey(lead, i); ok {
-			lead, kind = key, kind|compactLead
-		}
-		out = appendBytes(append(out, kind), lead)
+		out = appendLead(out, bn, i)
 		switch bn.kind {
 		case boneInline:
 			out = appendBytes(out, bn.value)
@@ -209,6 +220,17 @@ func (s Skeleton) MarshalBinary() ([]byte, error) {
 		out = appendBytes(binary.AppendUvarint(out, uint64(r.n)), r.sep)
 	}
 	return out, nil
+}
+
+func appendLead(out []byte, bn bone, i int) []byte {
+	key, ok := compactKey(bn.lead, i)
+	if !ok {
+		return appendBytes(append(out, bn.kind), bn.lead)
+	}
+	if known := slices.Index(knownKeys(), string(key)); known >= 0 {
+		return append(out, bn.kind|knownLead, byte(known))
+	}
+	return appendBytes(append(out, bn.kind|compactLead), key)
 }
 
 func compactKey(lead []byte, i int) ([]byte, bool) {
@@ -291,15 +313,24 @@ func (r *boneReader) next(n int) []byte {
 	return out
 }
 
-func (r *boneReader) bone(i int) bone {
-	var bn bone
-	kind := byte(0xFF)
-	if k := r.next(1); len(k) == 1 {
-		kind = k[0]
+func (r *boneReader) byte() byte {
+	if b := r.next(1); len(b) == 1 {
+		return b[0]
 	}
-	bn.kind, bn.lead = kind&^compactLead, r.bytes()
-	if kind&compactLead != 0 {
-		bn.lead = fmt.Appendf(nil, "%c\"%s\":", leadByte(i), bn.lead)
+	return 0xFF
+}
+
+// bone reads the i-th field.
+func (r *boneReader) bone(i int) bone {
+	kind := r.byte()
+	bn := bone{kind: kind &^ (compactLead | knownLead)}
+	switch kind & (compactLead | knownLead) {
+	case compactLead:
+		bn.lead = wholeLead(string(r.bytes()), i)
+	case knownLead:
+		bn.lead = wholeLead(r.known(), i)
+	default:
+		bn.lead = r.bytes()
 	}
 	switch bn.kind {
 	case boneInline:
@@ -312,3 +343,14 @@ func (r *boneReader) bone(i int) bone {
 	}
 	return bn
 }
+
+func (r *boneReader) known() string {
+	keys, n := knownKeys(), int(r.byte())
+	if n >= len(keys) {
+		r.bad = true
+		return ""
+	}
+	return keys[n]
+}
+
+func wholeLead(key string, i int) []byte { return fmt.Appendf(nil, "%c\"%s\":", leadByte(i), key) }

@@ -20,8 +20,7 @@ func StripMembers(raw []byte, objects []chat.Span, name string) ([]byte, error) 
 			d.cuts = append(d.cuts, cut)
 		}
 	}
-	sortSpans(d.cuts)
-	return without(raw, d.cuts), nil
+	return without(raw, outermost(d.cuts)), nil
 }
 
 // cutMember is the range to leave out so that o loses the member: it goes with
@@ -72,6 +71,19 @@ func shift(spans, cuts []chat.Span) []chat.Span {
 		out[i] = chat.Span{Start: s.Start - gone, End: s.End - gone}
 	}
 	return out
+}
+
+// outermost puts cuts in order and leaves out those inside another.
+func outermost(cuts []chat.Span) []chat.Span {
+	sortSpans(cuts)
+	end := 0
+	return slices.DeleteFunc(cuts, func(c chat.Span) bool {
+		if c.End <= end {
+			return true
+		}
+		end = c.End
+		return false
+	})
 }
 
 func sortSpans(spans []chat.Span) {
