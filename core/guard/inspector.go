@@ -1,0 +1,200 @@
+package guard
+
+import (
+	"encoding/json"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Paths of the inspector that are answered without a token.
+const (
+	HealthPath = "/hf/v1/health"
+	LoginPath  = "/hf/v1/login"
+)
+
+// codeLife is how long a one-time code opens the door: long enough for a
+// browser to start cold.
+const codeLife = 60 * time.Second
+
+// loginBytes bounds the body of a login; a code has 64 letters.
+const loginBytes = 4 << 10
+
+// Inspector is who may see what the proxy recorded: programs with the token of
+// the token file, and a browser that was let in with a one-time code. The code
+// is traded for a cookie that dies with this process, so no lasting secret
+// stands in a URL, a process list or a browser's history.
+type Inspector struct {
+	token   string
+	cookie  string
+	origins func() []string
+	wide    bool
+	now     func() time.Time
+	refused func(*http.Request, *Problem)
+
+	mu    sync.Mutex           // guards codes
+	codes map[string]time.Time // code -> when it dies
+}
+
+// InspectorOptions are what an Inspector is made of.
+type InspectorOptions struct {
+	Token   string
+	Origins func() []string
+	Wide    bool             // the listener reaches beyond loopback
+	Now     func() time.Time // nil for the wall clock
+	Refused func(*http.Request, *Problem)
+}
+
+// NewInspector makes the guard of one process; its cookie is new every time.
+func NewInspector(o InspectorOptions) *Inspector {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Inspector{
+		token: o.Token, cookie: NewSecret(), origins: o.Origins, wide: o.Wide,
+		now: o.Now, refused: o.Refused, codes: map[string]time.Time{},
+	}
+}
+
+// NewCode returns a code that opens the door once within a minute.
+func (g *Inspector) NewCode() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	for c, dies := range g.codes {
+		if !now.Before(dies) {
+			delete(g.codes, c)
+		}
+	}
+	code := NewSecret()
+	g.codes[code] = now.Add(codeLife)
+	return code
+}
+
+func (g *Inspector) takeCode(code string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	dies, ok := g.codes[code]
+	delete(g.codes, code)
+	return ok && g.now().Before(dies)
+}
+
+// Wrap guards next.
+func (g *Inspector) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		if bad := g.check(r); bad != nil {
+			refuse(w, r, bad, g.refused)
+			return
+		}
+		if r.URL.Path == LoginPath && r.Method == http.MethodPost {
+			g.login(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// secure sets what every answer of the inspector carries. Pages load nothing
+// from elsewhere and run no inline script.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// check is the table of refusals of the inspector listener. A login comes from
+// a local file, whose Origin is null: there the code alone decides.
+func (g *Inspector) check(r *http.Request) *Problem {
+	login := r.URL.Path == LoginPath && r.Method == http.MethodPost
+	switch {
+	case r.Method == http.MethodConnect || r.URL.IsAbs():
+		return forbid("not_a_forward_proxy", "The inspector is not a proxy.", "Send model traffic to the proxy address.")
+	case !Loopback(r.Host) && !(g.wide && literal(r.Host)):
+		return badHost()
+	case login:
+		return nil
+	case !g.originAllowed(r):
+		return badOrigin()
+	case r.URL.Path == HealthPath || g.hasToken(r) || g.hasCookie(r):
+		return nil
+	}
+	return &Problem{
+		Status: http.StatusUnauthorized, Code: "token", Title: "The inspector needs its token.",
+		Hint: "Send it as Authorization: Bearer …; it stands in the token file in Holdfast's folder.",
+	}
+}
+
+func (g *Inspector) originAllowed(r *http.Request) bool {
+	origin := r.Header.Values("Origin")
+	switch len(origin) {
+	case 0:
+		return true
+	case 1:
+		return origin[0] == "http://"+r.Host || slices.Contains(g.origins(), origin[0])
+	}
+	return false
+}
+
+func (g *Inspector) hasToken(r *http.Request) bool {
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && g.token != "" && same(given, g.token)
+}
+
+// hasCookie accepts the cookie only on requests our own page or the address
+// bar made.
+func (g *Inspector) hasCookie(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "same-origin" && site != "none" {
+		return false
+	}
+	c, err := r.Cookie(cookieName(r))
+	return err == nil && same(c.Value, g.cookie)
+}
+
+// cookieName holds the port: cookies are shared between the ports of a host,
+// and two instances must not log each other out.
+func cookieName(r *http.Request) string {
+	port := "80"
+	if _, p, err := net.SplitHostPort(r.Host); err == nil {
+		port = p
+	}
+	return "holdfast_" + port
+}
+
+// welcome leads the browser on by a navigation that starts on our own page; a
+// redirect would still count as coming from the file, without the cookie.
+const welcome = `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/ui/"><title>Holdfast</title><a href="/ui/">Open the inspector</a>`
+
+func (g *Inspector) login(w http.ResponseWriter, r *http.Request) {
+	if !g.takeCode(codeOf(w, r)) {
+		refuse(w, r, forbid("login", "This sign-in link was used or is older than a minute.",
+			"Open the inspector from Holdfast again."), g.refused)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName(r), Value: g.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write([]byte(welcome))
+}
+
+// codeOf reads the code of a form or a JSON body.
+func codeOf(w http.ResponseWriter, r *http.Request) string {
+	r.Body = http.MaxBytesReader(w, r.Body, loginBytes)
+	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/json" {
+		var body struct{ Code string }
+		if json.NewDecoder(r.Body).Decode(&body) != nil {
+			return ""
+		}
+		return body.Code
+	}
+	return r.PostFormValue("code")
+}
