@@ -83,20 +83,37 @@ func (r *runner) npm(name string) error {
 }
 
 // pins copies the two pinned files of a client to dir and returns their hash.
+// Our own scripts go with them: they find their packages beside themselves.
 func (r *runner) pins(name, dir string) ([]byte, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
+	from := filepath.Join(r.root, clientsDir, name)
+	scripts, err := filepath.Glob(filepath.Join(from, "*.mjs"))
+	if err != nil {
+		return nil, err
+	}
+	for _, script := range scripts {
+		if _, err := copyFile(dir, script); err != nil {
+			return nil, err
+		}
+	}
 	sum := sha256.New()
 	for _, file := range []string{"package.json", "package-lock.json"} {
-		data, err := os.ReadFile(filepath.Join(r.root, clientsDir, name, file))
+		data, err := copyFile(dir, filepath.Join(from, file))
 		if err != nil {
 			return nil, err
 		}
 		sum.Write(data)
-		if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
-			return nil, err
-		}
 	}
 	return []byte(hex.EncodeToString(sum.Sum(nil)) + "\n"), nil
+}
+
+// copyFile copies a file into dir and returns its content.
+func copyFile(dir, file string) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return data, os.WriteFile(filepath.Join(dir, filepath.Base(file)), data, 0o644)
 }
