@@ -91,12 +91,12 @@ const (
 )
 
 // appendQuoted writes s as a JSON string in the one canonical way: escapes only
-// where JSON demands them, and for half a surrogate pair.
+// where JSON demands them, other bytes as they are.
 func appendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for len(s) > 0 {
 		n := 0
-		for n < len(s) && s[n] >= 0x20 && s[n] != '"' && s[n] != '\\' && s[n] != surrogateHead {
+		for n < len(s) && s[n] >= 0x20 && s[n] != '"' && s[n] != '\\' {
 			n++
 		}
 		dst, s = append(dst, s[:n]...), s[n:]
@@ -107,21 +107,10 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// surrogateHead starts the three bytes of half a surrogate pair, and of some
-// ordinary characters.
-const surrogateHead = 0xED
-
-// appendSpecial writes the first byte of s, or half a pair, that may need an
-// escape, and returns what follows.
+// appendSpecial escapes the first byte of s and returns what follows.
 func appendSpecial(dst []byte, s string) ([]byte, string) {
 	c := s[0]
-	switch {
-	case c == surrogateHead && len(s) > 2 && s[1] >= 0xA0 && s[2]&0xC0 == 0x80:
-		low := uint(s[1]&0x3F)<<6 | uint(s[2]&0x3F)
-		return append(dst, '\\', 'u', 'd', hexDigits[low>>8], hexDigits[low>>4&0xF], hexDigits[low&0xF]), s[3:]
-	case c == surrogateHead:
-		return append(dst, c), s[1:]
-	case c == '"' || c == '\\':
+	if c == '"' || c == '\\' {
 		return append(dst, '\\', c), s[1:]
 	}
 	if at := strings.IndexByte(shortEscapes, c); at >= 0 {
@@ -130,12 +119,9 @@ func appendSpecial(dst []byte, s string) ([]byte, string) {
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xF]), s[1:]
 }
 
-// isCanonical reports whether a valid quoted string is what appendQuoted would
-// write, as far as a quick look can tell.
+// isCanonical reports whether a valid quoted string is surely what appendQuoted
+// would write.
 func isCanonical(quoted []byte) bool {
-	if bytes.IndexByte(quoted, surrogateHead) >= 0 {
-		return false
-	}
 	for {
 		at := bytes.IndexByte(quoted, '\\')
 		if at < 0 {
