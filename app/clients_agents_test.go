@@ -172,11 +172,11 @@ func sayGo(sdk string) func(*testing.T, sandbox, string, string, bool) string {
 }
 
 // prompts are the two runs of a scenario: two tool rounds, then a resume with
-// one more.
+// one more, whose replies are compressed and reason aloud on chat too.
 func prompts() [2]string {
 	return [2]string{
 		`Look around, please. STUB{"rounds":[[{"k":"bash","cmd":"cat notes.txt"}],[{"k":"bash","cmd":"wc -l notes.txt"}]],"final":"First part done."}`,
-		`And again. STUB{"rounds":[[{"k":"bash","cmd":"ls"}]],"final":"Second part done."}`,
+		`And again. STUB{"rounds":[[{"k":"bash","cmd":"ls"}]],"final":"Second part done.","encoding":"gzip","reasoning":true}`,
 	}
 }
 
