@@ -54,21 +54,34 @@ func (a *Alignment) Restamps() bool { return a.Row == RowRestamp || a.Row == Row
 // Align compares an inbound list with a stored one, exactly: the common prefix
 // of equal keys is kept, then the common suffix; in between, elements whose key
 // occurs once in both rests anchor, and their equal neighbours are kept too.
-func Align(stored, inbound []content.ID) Alignment {
-	m := matcher{stored: stored, inbound: inbound, kept: filled(len(inbound))}
+// Elements without content of their own follow others, they prove nothing: they
+// never anchor, and a suffix or a divergent list that shares nothing else keeps
+// nothing.
+func Align(stored, inbound []content.ID) Alignment { return align(stored, inbound, weakKeys) }
+
+func align(stored, inbound []content.ID, weak map[content.ID]bool) Alignment {
+	m := matcher{stored: stored, inbound: inbound, weak: weak, kept: filled(len(inbound)), used: make([]bool, len(stored))}
 	m.ends()
 	m.anchors()
+	if m.unproven() {
+		m.kept, m.prefix = filled(len(inbound)), 0
+	}
 	return m.classify()
 }
 
-// matcher holds the state of one comparison. kept is the result in the making.
+// matcher holds the state of one comparison. kept is the result in the making,
+// used its reverse: the stored elements that are kept.
 type matcher struct {
 	stored, inbound []content.ID
+	weak            map[content.ID]bool
 	kept            []int
+	used            []bool
 	prefix          int
 	a0, a1, b0, b1  int // the rests: stored[a0:a1], inbound[b0:b1]
 	out             bool
 }
+
+func (m *matcher) keep(i, j int) { m.kept[j], m.used[i] = i, true }
 
 func filled(n int) []int {
 	kept := make([]int, n)
@@ -81,16 +94,45 @@ func filled(n int) []int {
 func (m *matcher) ends() {
 	n := min(len(m.stored), len(m.inbound))
 	for m.prefix < n && m.stored[m.prefix] == m.inbound[m.prefix] {
-		m.kept[m.prefix] = m.prefix
+		m.keep(m.prefix, m.prefix)
 		m.prefix++
 	}
 	m.a0, m.b0 = m.prefix, m.prefix
 	m.a1, m.b1 = len(m.stored), len(m.inbound)
-	for m.a1 > m.a0 && m.b1 > m.b0 && m.stored[m.a1-1] == m.inbound[m.b1-1] {
+	n = m.suffix()
+	for range n {
 		m.a1--
 		m.b1--
-		m.kept[m.b1] = m.a1
+		m.keep(m.a1, m.b1)
 	}
+}
+
+// suffix is the length of the common suffix of the rests, 0 when all of it is
+// weak.
+func (m *matcher) suffix() (n int) {
+	strong := false
+	for m.a1-n > m.a0 && m.b1-n > m.b0 && m.stored[m.a1-n-1] == m.inbound[m.b1-n-1] {
+		n++
+		strong = strong || !m.weak[m.stored[m.a1-n]]
+	}
+	if !strong {
+		return 0
+	}
+	return n
+}
+
+// unproven reports that the inbound diverges from the stored list and shares
+// only weak elements with it.
+func (m *matcher) unproven() bool {
+	if m.prefix == len(m.stored) {
+		return false
+	}
+	for j, i := range m.kept {
+		if i >= 0 && !m.weak[m.inbound[j]] {
+			return false
+		}
+	}
+	return true
 }
 
 // anchors matches what lies between the common ends.
@@ -104,10 +146,10 @@ func (m *matcher) anchors() {
 	for j := m.b0; j < m.b1; j++ {
 		k := m.inbound[j]
 		i, inStored := inA[k]
-		if _, inInbound := inB[k]; !inStored || !inInbound || i < 0 || inB[k] < 0 || weakKeys[k] {
+		if !inStored || i < 0 || inB[k] < 0 || m.weak[k] {
 			continue
 		}
-		m.kept[j] = m.a0 + i
+		m.keep(m.a0+i, j)
 		m.out = m.out || m.a0+i < last
 		last = m.a0 + i
 		at = append(at, j)
@@ -116,25 +158,18 @@ func (m *matcher) anchors() {
 		return
 	}
 	for _, j := range at {
-		m.grow(j)
+		m.grow(j, -1)
+		m.grow(j, 1)
 	}
 }
 
-// grow keeps the equal neighbours of the anchor at inbound index j. It stops at
-// anything kept already, so pairs never cross.
-func (m *matcher) grow(j int) {
-	used := make(map[int]bool)
-	for _, i := range m.kept {
-		if i >= 0 {
-			used[i] = true
-		}
-	}
-	for _, step := range [...]int{-1, 1} {
-		i, k := m.kept[j]+step, j+step
-		for i >= m.a0 && i < m.a1 && k >= m.b0 && k < m.b1 && m.kept[k] < 0 && !used[i] && m.stored[i] == m.inbound[k] {
-			m.kept[k] = i
-			i, k = i+step, k+step
-		}
+// grow keeps the equal neighbours of the anchor at inbound index j on one side.
+// It stops at anything kept already, so pairs never cross.
+func (m *matcher) grow(j, step int) {
+	i, j := m.kept[j]+step, j+step
+	for i >= m.a0 && i < m.a1 && j >= m.b0 && j < m.b1 && m.kept[j] < 0 && !m.used[i] && m.stored[i] == m.inbound[j] {
+		m.keep(i, j)
+		i, j = i+step, j+step
 	}
 }
 
@@ -208,18 +243,44 @@ func lastKept(kept []int) int {
 }
 
 // weakKeys are the keys of elements without content of their own (empty, or
-// reasoning alone): such elements are never anchors.
-var weakKeys = func() map[content.ID]bool {
+// reasoning alone), weakCores the empty cores of flattened lists.
+var (
+	weakKeys  = keysOf(chat.Empty, chat.Reasoning)
+	weakCores = func() map[content.ID]bool {
+		keys := make(map[content.ID]bool)
+		for _, m := range bare(chat.Empty) {
+			keys[coreKey(m.Parts[0].Canon)] = true
+		}
+		return keys
+	}()
+)
+
+// keysOf returns the keys of elements that are one textless core of a kind.
+func keysOf(kinds ...chat.Kind) map[content.ID]bool {
 	keys := make(map[content.ID]bool)
-	for _, r := range [...]chat.Role{chat.User, chat.Assistant, chat.System, chat.Developer, chat.Tool} {
-		for _, kind := range [...]chat.Kind{chat.Empty, chat.Reasoning} {
-			m := chat.Message{Parts: []chat.Part{{Kind: kind, Role: r}}}
-			m.Seal()
+	for _, kind := range kinds {
+		for _, m := range bare(kind) {
 			keys[m.Key] = true
 		}
 	}
 	return keys
-}()
+}
+
+// bare makes one such element for each role.
+func bare(kind chat.Kind) (ms []chat.Message) {
+	for _, r := range [...]chat.Role{chat.User, chat.Assistant, chat.System, chat.Developer, chat.Tool} {
+		m := chat.Message{Parts: []chat.Part{{Kind: kind, Role: r}}}
+		m.Seal()
+		ms = append(ms, m)
+	}
+	return ms
+}
+
+// coreKey lets a core stand in a list of keys.
+func coreKey(c chat.CanonID) (k content.ID) {
+	copy(k[:], c[:])
+	return k
+}
 
 // Extends reports whether inbound is stored plus any number of new elements:
 // the only thing an unsigned ledger accepts.
@@ -310,7 +371,7 @@ func Keys(list []Elem) []content.ID {
 func AlignCores(stored, inbound [][]chat.CanonID) Alignment {
 	flatS, fromS := flatten(stored)
 	flatI, fromI := flatten(inbound)
-	flat := Align(flatS, flatI)
+	flat := align(flatS, flatI, weakCores)
 	a := Alignment{Row: RowWire, Kept: filled(len(inbound)), AnchorsOut: flat.AnchorsOut}
 	for j := range inbound {
 		a.Kept[j] = sameRun(flat.Kept, fromI[j], len(inbound[j]), fromS, stored)
@@ -331,9 +392,7 @@ func flatten(list [][]chat.CanonID) (flat []content.ID, from []int) {
 	for _, cores := range list {
 		from = append(from, len(flat))
 		for _, c := range cores {
-			var k content.ID
-			copy(k[:], c[:])
-			flat = append(flat, k)
+			flat = append(flat, coreKey(c))
 		}
 	}
 	return flat, from

@@ -3,7 +3,7 @@ package session
 // Breaker is a session's fault memory. It is a value: Next returns the one
 // after a turn. Times are unix ms.
 type Breaker struct {
-	State string `json:"state"` // closed, open or probe
+	State string `json:"state"` // BreakerClosed or BreakerOpen; shown by Phase
 	// Until is when an open breaker lets one probe turn through; OpenTurns how
 	// many more turns it waits at most.
 	Until     int64 `json:"until,omitempty"`
@@ -12,7 +12,7 @@ type Breaker struct {
 	Recent uint32 `json:"recent,omitempty"`
 }
 
-// States of a breaker; the zero value is closed.
+// Phases of a breaker; the zero value is closed.
 const (
 	BreakerClosed = "closed"
 	BreakerOpen   = "open"
@@ -32,10 +32,23 @@ func (b Breaker) Blocks(now int64) bool {
 	return b.State == BreakerOpen && now < b.Until && b.OpenTurns > 0
 }
 
-// Next is the breaker after a turn: fault says whether a gate fired that
-// feeds it, served whether the snapshot path was open to the turn.
+// Phase is the state a person is shown: an open breaker that waits for its one
+// probe turn says so.
+func (b Breaker) Phase(now int64) string {
+	switch {
+	case b.Blocks(now):
+		return BreakerOpen
+	case b.State == BreakerOpen:
+		return BreakerProbe
+	}
+	return BreakerClosed
+}
+
+// Next is the breaker after a turn: fault says whether a gate fired that feeds
+// it. now must be the time Blocks was asked with, else a turn that outlives the
+// wait counts as a probe it never was.
 func (b Breaker) Next(now int64, fault bool) Breaker {
-	if b.State == BreakerOpen && b.Blocks(now) {
+	if b.Blocks(now) {
 		b.OpenTurns--
 		return b
 	}

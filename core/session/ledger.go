@@ -42,7 +42,8 @@ const (
 )
 
 // Head is the session row: one branch of a world, whole. Storage writes it as
-// given; every counter in it is computed by the planner.
+// given; every counter in it is computed by the planner, Totals apart, to which
+// Finish alone adds.
 type Head struct {
 	Ledger string
 	World
@@ -386,6 +387,13 @@ type TurnDone struct {
 	ResponseHash     content.ID
 	ResponseBytes    int64
 	Marks            []byte
+	// Path and Gate are how the turn was served after all, when a gate fired
+	// behind the commit; "" leaves what the commit wrote. Plain says that the
+	// outbound list was the inbound one in the end: View is cleared and OutHash
+	// becomes InHash.
+	Path  Path
+	Gate  string
+	Plain bool
 	// LastGate, Breaker and NeedsRestamp update the session row when set.
 	LastGate     *string
 	Breaker      *Breaker
@@ -409,7 +417,19 @@ type TurnRecord struct {
 	Done *TurnDone // nil while in flight; Response is not loaded
 	// Items is the resolved inbound list.
 	Items []ListItem
+	// Why says why the bodies are not kept, "" when they are; it names the step
+	// of the lifecycle that took them.
+	Why string
 }
+
+// KnownCause is Commit's answer to a cause that was carried out before: nothing
+// is written, and Outcome is what it led to then.
+type KnownCause struct {
+	Cause   string
+	Outcome []byte
+}
+
+func (k *KnownCause) Error() string { return "session: cause " + k.Cause + " was carried out before" }
 
 // Ledger is the store of conversations. One suite (ledgertest) holds every
 // implementation to it. All methods are safe for concurrent use; writes are

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -96,7 +97,8 @@ func MakePlan(st *State, create bool, al *Alignment, in *Inbound) *Plan {
 
 func (p *planner) begin(create bool) {
 	next := *p.st
-	next.Rows = p.st.Rows
+	// clipped, so that appending never writes behind the rows of st
+	next.Rows = p.st.Rows[:len(p.st.Rows):len(p.st.Rows)]
 	next.List = make([]Elem, len(p.in.Keys))
 	if next.Repeats == nil {
 		next.Repeats = map[chat.CanonID]int32{}
@@ -105,6 +107,7 @@ func (p *planner) begin(create bool) {
 	p.items = make([]ListItem, len(p.in.Keys))
 	p.ck = p.st.Head.HeadSeq + 1
 	p.plan.Commit = Commit{Create: create, Base: p.st.Head.Version, Turn: p.in.Turn}
+	p.touch(create)
 }
 
 func (p *planner) head() *Head { return &p.plan.Next.Head }
@@ -118,8 +121,8 @@ func (p *planner) leave() {
 	if len(p.al.Rewound) > 0 {
 		p.rewind()
 	}
-	for _, i := range p.al.Removed {
-		p.remove(i)
+	if len(p.al.Removed) > 0 {
+		p.remove()
 	}
 }
 
@@ -187,20 +190,30 @@ func (p *planner) cutRows(after int64, ev *fold.Event) {
 	p.plan.Next.Rows = rows[:cut:cut]
 }
 
-// remove keeps the element in the snapshot view; one of reasoning alone is
-// never put back and is archived instead.
-func (p *planner) remove(i int) {
-	e := p.st.List[i]
-	if reasoningKeys[e.Key] {
+// remove keeps the dropped elements in the snapshot view. One of reasoning
+// alone is never put back, and without rows there is no view to keep one in:
+// those are archived.
+func (p *planner) remove() {
+	gone := make(map[int64]bool, len(p.al.Removed))
+	archived := fold.Event{Kind: fold.Archive}
+	for _, i := range p.al.Removed {
+		e := p.st.List[i]
+		if p.rows && !reasoningKeys[e.Key] {
+			gone[e.N] = true
+			p.change(e.N, Removed, -1)
+			continue
+		}
 		p.change(e.N, Archived, -1)
 		p.dropRows(e.N, string(fold.Archive))
-		p.event(fold.Event{Kind: fold.Archive, Elems: []int64{e.N}, Keys: []string{e.Key.String()}})
-		return
+		archived.Elems = append(archived.Elems, e.N)
+		archived.Keys = append(archived.Keys, e.Key.String())
 	}
-	p.change(e.N, Removed, -1)
-	rows := append([]RowIndex(nil), p.plan.Next.Rows...)
+	if len(archived.Elems) > 0 {
+		p.event(archived)
+	}
+	rows := slices.Clone(p.plan.Next.Rows)
 	for k := range rows {
-		rows[k].Removed = rows[k].Removed || rows[k].Elem == e.N
+		rows[k].Removed = rows[k].Removed || gone[rows[k].Elem]
 	}
 	p.plan.Next.Rows = rows
 }
@@ -208,8 +221,10 @@ func (p *planner) remove(i int) {
 // enter numbers the inbound elements: kept, replaced, returning or new.
 func (p *planner) enter() {
 	replaced := make(map[int]int, len(p.al.Replaced))
-	for _, pr := range p.al.Replaced {
-		replaced[pr.Inbound] = pr.Stored
+	if !p.al.Restamps() { // there the vanished are archived already
+		for _, pr := range p.al.Replaced {
+			replaced[pr.Inbound] = pr.Stored
+		}
 	}
 	appended := fold.Event{Kind: fold.Append}
 	for j := range p.in.Keys {
@@ -242,14 +257,13 @@ func (p *planner) keep(j, i int) {
 	if m == nil {
 		return
 	}
+	stored := e.Raw
 	if p.al.Row == RowWire {
-		id := content.Of(m.Stripped)
-		p.plan.Commit.Reblobs = append(p.plan.Commit.Reblobs, Reblob{e.N, id})
-		p.blob(Blob{ID: id, Raw: m.Stripped, Media: m.Media})
+		stored = content.Of(m.Stripped)
+		p.plan.Commit.Reblobs = append(p.plan.Commit.Reblobs, Reblob{e.N, stored})
+		p.blob(Blob{ID: stored, Raw: m.Stripped, Media: m.Media})
 	}
-	if e.Raw != p.in.Raws[j] {
-		p.blob(Blob{ID: p.in.Raws[j], Raw: m.Raw, Media: m.RawMedia})
-	}
+	p.variants(j, stored)
 }
 
 // place records that element n stands at inbound index j.
@@ -442,11 +456,12 @@ func (p *planner) flip(ix RowIndex, cause string) {
 // the head.
 func RowsOf(h *Head, n int64, m *chat.Message, cores []CoreRef, blob content.ID, tok usage.Tokens, pos, ck, now int64) ([]Row, []RowIndex) {
 	rows := make([]Row, len(m.Parts))
+	repeats := repeatsOf(m.Parts, cores)
 	ixs := make([]RowIndex, len(m.Parts))
 	for i := range m.Parts {
 		pt := &m.Parts[i]
 		r := Row{ID: h.NextRow, Epoch: h.Epoch, Pos: pos, Sub: int32(i), Elem: n, SessRaw: h.SessRaw,
-			CanonID: canonID(pt.Canon, cores[i].Repeat), Kind: string(pt.Kind), Role: string(pt.Role), CType: ctype(m),
+			CanonID: canonID(pt.Canon, repeats[i]), Kind: string(pt.Kind), Role: string(pt.Role), CType: ctype(m),
 			Tool: pt.Tool, CallID: pt.CallID, Wire: h.Wire, Raw: blob, BornCk: ck, CreatedAt: now, Active: true, ChangedCk: ck}
 		h.NextRow++
 		r.Seal(h.Ledger)
@@ -455,6 +470,23 @@ func RowsOf(h *Head, n int64, m *chat.Message, cores []CoreRef, blob content.ID,
 	}
 	ixs[0].Tokens = tok
 	return rows, ixs
+}
+
+// repeatsOf returns the repeat of each part as it was counted when the element
+// was first stored. After a wire switch the bytes may hold other reasoning than
+// the element was stored with; what was never counted has no suffix.
+func repeatsOf(parts []chat.Part, cores []CoreRef) []int32 {
+	out := make([]int32, len(parts))
+	from := 0 // in the common case the next part is the next core
+	for i := range parts {
+		for k := from; k < len(cores); k++ {
+			if cores[k].Canon == parts[i].Canon {
+				out[i], from = cores[k].Repeat, k+1
+				break
+			}
+		}
+	}
+	return out
 }
 
 // canonID is the id with its repeat suffix; the first of its kind has none.
@@ -492,15 +524,7 @@ func removedElems(rows []RowIndex) (ns []int64) {
 }
 
 // reasoningKeys are the keys of elements of reasoning alone.
-var reasoningKeys = func() map[content.ID]bool {
-	keys := map[content.ID]bool{}
-	for _, r := range [...]chat.Role{chat.User, chat.Assistant, chat.System, chat.Developer, chat.Tool} {
-		m := chat.Message{Parts: []chat.Part{{Kind: chat.Reasoning, Role: r}}}
-		m.Seal()
-		keys[m.Key] = true
-	}
-	return keys
-}()
+var reasoningKeys = keysOf(chat.Reasoning)
 
 // seal fills in the session row, the turn's list and the checkpoint.
 func (p *planner) seal(create bool) {
@@ -509,7 +533,6 @@ func (p *planner) seal(create bool) {
 	if changed {
 		h.Version++
 	}
-	p.touch(create)
 	p.turnList(create)
 	if p.rows && changed {
 		h.HeadSeq = p.ck
@@ -522,13 +545,24 @@ func (p *planner) seal(create bool) {
 		h.NeedsRestamp = restampWhy(p.al)
 	}
 	if !p.rows && changed {
-		p.plan.Next.Rows = nil
+		p.giveUpRows()
 		p.plan.Next.Red = cmp.Or(h.NeedsRestamp, p.st.Red, "not current")
 	}
 	if p.rows {
 		c.World = worldRow(h, in.Route, create || changed)
 	}
 	c.Head = *h
+}
+
+// giveUpRows: the rows no longer follow the list. What the client had removed
+// is archived with them, because new rows will be made of the list alone.
+func (p *planner) giveUpRows() {
+	if !p.al.Restamps() {
+		for _, n := range removedElems(p.plan.Next.Rows) {
+			p.change(n, Archived, -1)
+		}
+	}
+	p.plan.Next.Rows = nil
 }
 
 func restampWhy(al *Alignment) string {
@@ -574,12 +608,9 @@ func (p *planner) turnList(create bool) {
 }
 
 func fieldsNotIn(fields, prev []FieldRef) (out []FieldRef) {
-	seen := make(map[content.ID]bool, len(prev))
-	for _, f := range prev {
-		seen[f.ID] = true
-	}
 	for _, f := range fields {
-		if !seen[f.ID] {
+		same := func(o FieldRef) bool { return o.Name == f.Name && o.ID == f.ID }
+		if !slices.ContainsFunc(prev, same) {
 			out = append(out, f)
 		}
 	}

@@ -1,0 +1,73 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"holdfast/core/session"
+)
+
+// storageError is a failure of the ledger with the cause its gate names.
+type storageError struct {
+	cause session.Cause
+	err   error
+}
+
+func (e storageError) Error() string { return fmt.Sprintf("%s: %v", e.cause, e.err) }
+func (e storageError) Unwrap() error { return e.err }
+
+// apply is the commit point: one transaction holds the turn, its elements and
+// rows, and the checkpoint that seals them, and it is durable before the
+// upstream sees a byte. A crash before it leaves the previous turn's state and
+// a client that retries; a crash after it leaves this turn's state, and the
+// client's retry is recognised as one (row 5, nothing new) and goes out the
+// same. Nothing between the two exists. What encode does after it can no
+// longer refuse: it arranges bytes that decode accepted.
+func (c *Chain) apply(x *Exchange) error {
+	start := time.Now()
+	err := c.ledger.Commit(x.ctx, &x.plan.Commit)
+	took := msSince(start)
+	switch {
+	case errors.Is(err, session.ErrStale):
+		return err
+	case errors.Is(err, session.ErrFull):
+		return storageError{session.CauseLedgerFull, err}
+	case errors.Is(err, session.ErrReadBack):
+		return storageError{session.CauseReadBack, err}
+	case err != nil:
+		return storageError{session.CauseStorage, err}
+	}
+	c.metrics.commit(took)
+	x.committed = true
+	x.next = x.plan.Settle()
+	c.remember(x)
+	restamps := x.create || x.al.Restamps()
+	x.fire(c, session.Facts{CommitMs: took, Exempt: restamps})
+	return nil
+}
+
+// remember puts the committed state into the world's memory.
+func (c *Chain) remember(x *Exchange) {
+	last := lastTurn{id: x.id, at: x.start.UnixMilli(), model: x.frame.Model, wire: string(x.codec.Family()), fields: x.fields, skeleton: x.skeleton, items: x.plan.Commit.Turn.List.Whole}
+	if x.branch == nil {
+		x.branch = &branch{}
+		if x.prior.Head.SessRaw != x.world.key.SessRaw { // an unsigned fork has a world of its own
+			return
+		}
+		x.world.branches = append(x.world.branches, x.branch)
+	}
+	x.branch.st, x.branch.last = x.next, last
+	c.memory.grew(x.world)
+}
+
+// again reports whether a failed walk is worth a second one: the ledger moved
+// on since memory was read, once.
+func (c *Chain) again(x *Exchange, err error) bool {
+	if !errors.Is(err, session.ErrStale) || x.attempt > 0 {
+		return false
+	}
+	x.world.forget()
+	x.gate = session.Decision{}
+	return true
+}

@@ -1,0 +1,156 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/core/chat"
+	"holdfast/core/config"
+	"holdfast/core/content"
+	"holdfast/core/session"
+	"holdfast/core/upstream"
+	"holdfast/core/usage"
+	"holdfast/core/wire"
+)
+
+// Exchange is one request on its way through the stages. Fields are grouped by
+// the stage that sets them and only read after it. One goroutine owns it until
+// finish hands it to the afterwork.
+type Exchange struct {
+	// open
+	r       *http.Request
+	ctx     context.Context // the client's, for state; upstream has its own
+	start   time.Time
+	id      int64
+	cfg     *config.Config
+	target  upstream.Target
+	codec   wire.Codec // nil when no codec holds this family
+	arrived []byte     // the body as it came, nil when it is streamed through
+	raw     []byte     // the body decoded
+	coding  string     // content encoding it came in
+	held    bool
+	traffic session.Traffic
+
+	// identify
+	body     *wire.Body
+	frame    wire.Frame
+	skeleton []byte
+	fields   []session.FieldRef
+	blobs    []session.Blob // of the large fields
+	raws     []content.ID
+	keys     []content.ID
+	messages []*chat.Message
+	window   usage.Tokens
+	key      session.World
+	world    *world // locked by walk
+	attempt  int
+
+	// align
+	branch  *branch // nil until the commit of a new one
+	prior   session.State
+	create  bool
+	al      session.Alignment
+	coming  map[int]session.Returned
+	flight  *flight
+	rows    bool
+	home    session.Home
+	path    session.Path
+	gate    session.Decision
+	changed bool // the fallback changed the user's bytes (never, so far)
+
+	// rewrite
+	plan *session.Plan
+
+	// apply
+	committed bool
+	next      *session.State
+	before    lastTurn // the branch's previous turn, for the change report
+
+	// encode
+	view []session.ViewItem
+	out  []byte
+	runs []session.ViewRun
+
+	// send
+	done  session.TurnDone
+	tap   *upstream.Tap
+	reply *lockedReply
+	// abort cuts the client's connection, as the upstream cut ours.
+	abort    bool
+	failed   error
+	degrades []session.DegradeView
+
+	ms session.StageTimes
+}
+
+// lockedReply lets the relay ask for the state of a reply that a decoder
+// goroutine is still feeding.
+type lockedReply struct {
+	mu    sync.Mutex
+	reply wire.Reply
+}
+
+func (l *lockedReply) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reply.Write(p)
+}
+
+func (l *lockedReply) info() wire.ReplyInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reply.Info()
+}
+
+// open routes the request and reads the body of a model call. Its errors are
+// the only refusals of the proxy.
+func (c *Chain) open(r *http.Request) (*Exchange, error) {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return nil, &upstream.Refusal{Status: http.StatusUpgradeRequired, Code: "no_websocket",
+			Title: "WebSocket is not supported yet.", Hint: "Use HTTP: clients that offer both fall back by themselves."}
+	}
+	x := &Exchange{r: r, ctx: r.Context(), start: time.Now(), cfg: c.config(), path: session.PathVerbatim}
+	var err error
+	if x.target, err = upstream.Resolve(x.cfg, r.Method, r.URL.EscapedPath(), r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	c.metrics.seen.Add(1)
+	x.codec = c.codecs[x.target.Family]
+	x.traffic = session.Traffic{Bypass: x.cfg.Bypass, ModelCall: x.codec != nil, Rollout: session.Rollout(x.cfg.Rollout.Mode)}
+	if x.codec != nil {
+		if err := c.read(x); err != nil {
+			return nil, err
+		}
+	}
+	x.home, x.path, _ = session.HomeOf(x.traffic)
+	x.out = x.raw
+	c.metrics.opened(x)
+	return x, nil
+}
+
+// read takes the body in and decides whether a codec will hold it.
+func (c *Chain) read(x *Exchange) error {
+	var err error
+	if x.arrived, err = upstream.ReadBody(x.r); err != nil {
+		return err
+	}
+	x.id = c.ledger.NextTurn()
+	x.coding = x.r.Header.Get("Content-Encoding")
+	x.raw, err = upstream.Decode(x.arrived, x.coding)
+	if errors.Is(err, upstream.ErrEncoding) {
+		x.raw, x.traffic.Unheld = x.arrived, true
+		c.degrade(x, session.Decision{Cause: session.CauseEncoding, Scope: "turn"}, x.coding)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	hop := x.r.Header.Get(upstream.HopHeader) != ""
+	x.traffic.Bypass = x.traffic.Bypass || hop
+	x.held = !x.traffic.Bypass
+	return nil
+}

@@ -1,0 +1,112 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"holdfast/core/session"
+	"holdfast/core/wire"
+)
+
+// fire asks the gates; the first that fires decides the turn: full path, a
+// degrade event, and what happens to the session.
+func (x *Exchange) fire(c *Chain, f session.Facts) {
+	d := session.Decide(f)
+	if d.Gate == session.NoGate {
+		return
+	}
+	x.gate = d
+	if x.path == session.PathSnapshot {
+		x.path = session.PathFull
+	}
+	c.degrade(x, d, fmt.Sprintf("row %d, %d elements", x.al.Row, len(x.keys)))
+}
+
+// degrade notes a step down; it is stored and published when the turn is
+// finished.
+func (c *Chain) degrade(x *Exchange, d session.Decision, evidence string) {
+	c.metrics.gate(d.Gate)
+	x.degrades = append(x.degrades, session.DegradeView{At: c.now().UnixMilli(), Session: x.prior.Head.Ledger, Turn: x.id, Gate: string(d.Gate),
+		Scope: d.Scope, Cause: string(d.Cause), Evidence: evidence})
+}
+
+// stepDown handles a failed walk. A body no codec can hold leaves verbatim; a
+// ledger that fails leaves on the full path. Either way the bytes are the
+// client's own.
+func (c *Chain) stepDown(x *Exchange, err error) {
+	x.out, x.view, x.failed = x.raw, nil, err
+	if x.world != nil {
+		x.world.forget()
+	}
+	var se storageError
+	switch {
+	case errors.As(err, &se):
+		x.path = session.PathFull
+		x.stepStorage(c, se)
+	case errors.Is(err, session.ErrStale):
+		x.path = session.PathFull
+		c.degrade(x, session.Decision{Cause: session.CauseStale, Scope: "turn"}, "compare-and-set failed twice")
+	case errors.Is(err, session.ErrViewDiffers):
+		x.path = session.PathFull
+		x.fire(c, session.Facts{PathsDiffer: true})
+	case errors.Is(err, session.ErrViewOpen):
+		x.path = session.PathFull
+		x.fire(c, session.Facts{ViewOpen: true})
+	default:
+		x.traffic.Unheld = true
+		x.home, x.path, _ = session.HomeOf(x.traffic)
+		c.degrade(x, session.Decision{Cause: causeOf(err), Scope: "turn"}, place(err))
+	}
+}
+
+func (x *Exchange) stepStorage(c *Chain, se storageError) {
+	switch se.cause {
+	case session.CauseUnreadable:
+		x.fire(c, session.Facts{Unreadable: true})
+	case session.CauseSum:
+		x.fire(c, session.Facts{SumMismatch: true})
+	case session.CauseReadBack:
+		x.fire(c, session.Facts{ReadBack: true})
+	case session.CauseLedgerFull:
+		c.degrade(x, session.Decision{Cause: se.cause, Scope: "turn"}, "budget reached")
+	default:
+		x.fire(c, session.Facts{CommitFailed: true})
+	}
+	c.log.Error("the ledger failed", "turn", x.id, "cause", string(se.cause), "err", se.err)
+}
+
+func causeOf(err error) session.Cause {
+	for _, m := range [...]struct {
+		err   error
+		cause session.Cause
+	}{
+		{wire.ErrNotJSON, session.CauseNotJSON}, {wire.ErrShape, session.CauseShape},
+		{wire.ErrDuplicateKey, session.CauseDuplicateKey}, {wire.ErrTooDeep, session.CauseTooDeep},
+	} {
+		if errors.Is(err, m.err) {
+			return m.cause
+		}
+	}
+	return session.CauseInternal
+}
+
+// evidenceMax keeps content out of evidence: codec errors name places, never
+// values, and are short.
+const evidenceMax = 120
+
+func place(err error) string {
+	s := err.Error()
+	return s[:min(len(s), evidenceMax)]
+}
+
+// recovered turns a panic inside the walk into the verbatim path: a broken
+// helper must be invisible to the client.
+func (c *Chain) recovered(x *Exchange) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	c.log.Error("a stage failed", "turn", x.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	c.stepDown(x, fmt.Errorf("internal: %T", p))
+}

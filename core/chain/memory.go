@@ -1,0 +1,273 @@
+package chain
+
+import (
+	"container/list"
+	"context"
+	"sync"
+
+	"holdfast/core/content"
+	"holdfast/core/session"
+	"holdfast/core/wire"
+)
+
+// DefaultMemory is the cap on cached session states in bytes: some twenty very
+// long sessions, or hundreds of ordinary ones. Past it the coldest are
+// forgotten and read again when they come back.
+const DefaultMemory = 6 << 20
+
+// world is what memory keeps of one world. Its lock is held around state
+// changes only, never across an upstream call.
+type world struct {
+	mu  sync.Mutex
+	key session.World
+	// loaded says that branches are the ledger's; forget clears it.
+	loaded   bool
+	branches []*branch
+	flights  []*flight
+
+	// size and at belong to memory.
+	size int64
+	at   *list.Element
+	uses int
+}
+
+// branch is one ledger in memory. It belongs to its world's lock.
+type branch struct {
+	st   *session.State
+	last lastTurn
+	// served and compared count turns since the state was loaded.
+	served, compared int
+}
+
+// lastTurn is what the change report needs of the turn before.
+type lastTurn struct {
+	id, at      int64
+	model, wire string
+	fields      []session.FieldRef
+	skeleton    []byte
+	items       []session.ListItem
+}
+
+// flight is a request between its identification and the end of its reply.
+type flight struct {
+	ledger string
+	keys   []content.ID
+}
+
+func (w *world) states() []*session.State {
+	out := make([]*session.State, len(w.branches))
+	for i, b := range w.branches {
+		out[i] = b.st
+	}
+	return out
+}
+
+// find returns the branch that a committed, signed exchange belongs to, nil
+// when memory does not hold it any more (it was forgotten and is read again by
+// the next turn).
+func (w *world) find(x *Exchange) *branch {
+	if !x.committed || !x.key.Signed() {
+		return nil
+	}
+	for _, b := range w.branches {
+		if b.st.Head.Ledger == x.next.Head.Ledger {
+			return b
+		}
+	}
+	return nil
+}
+
+// forget drops the cached branches; the next turn reads the ledger again.
+func (w *world) forget() { w.loaded, w.branches = false, nil }
+
+// depart registers a request in flight; a second walk of the same request
+// takes the place of the first.
+func (w *world) depart(old *flight, ledger string, keys []content.ID) *flight {
+	w.land(old)
+	f := &flight{ledger, keys}
+	w.flights = append(w.flights, f)
+	return f
+}
+
+func (w *world) land(f *flight) {
+	for i := range w.flights {
+		if w.flights[i] == f {
+			w.flights = append(w.flights[:i], w.flights[i+1:]...)
+			return
+		}
+	}
+}
+
+// collides reports whether another request in flight on the same ledger
+// neither continues f nor is continued by it. An equal body is a retry.
+func (w *world) collides(f *flight) bool {
+	for _, o := range w.flights {
+		if o != f && o.ledger == f.ledger && !session.Extends(o.keys, f.keys) && !session.Extends(f.keys, o.keys) {
+			return true
+		}
+	}
+	return false
+}
+
+// memory caches worlds under one byte cap, coldest out first. A world in use
+// is never dropped.
+type memory struct {
+	keys keyCache
+
+	mu     sync.Mutex
+	cap    int64
+	used   int64
+	worlds map[session.World]*world
+	order  *list.List // front is the most recently used
+}
+
+func newMemory(limit int64) *memory {
+	if limit <= 0 {
+		limit = DefaultMemory
+	}
+	return &memory{cap: limit, worlds: map[session.World]*world{}, order: list.New()}
+}
+
+// world returns the world of a key, pinned until release.
+func (m *memory) world(key session.World) *world {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.worlds[key]
+	if w == nil {
+		w = &world{key: key}
+		w.at = m.order.PushFront(w)
+		m.worlds[key] = w
+	}
+	m.order.MoveToFront(w.at)
+	w.uses++
+	return w
+}
+
+func (m *memory) release(w *world) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.uses--
+	m.shrink()
+}
+
+// grew measures a world again after a commit; the caller holds its lock.
+func (m *memory) grew(w *world) {
+	size := w.measure()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used += size - w.size
+	w.size = size
+}
+
+// shrink drops the coldest idle worlds until the cap holds.
+func (m *memory) shrink() {
+	for at := m.order.Back(); at != nil && m.used > m.cap; {
+		w := at.Value.(*world)
+		prev := at.Prev()
+		if w.uses == 0 {
+			m.used -= w.size
+			delete(m.worlds, w.key)
+			m.order.Remove(at)
+		}
+		at = prev
+	}
+}
+
+// size is an upper estimate in bytes of what the caches hold.
+func (m *memory) bytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// Sizes of the parts of a cached state in bytes, map overhead included.
+const (
+	elemBytes   = 72
+	rowBytes    = 136
+	repeatBytes = 48
+	itemBytes   = 40
+	branchBytes = 2048
+)
+
+func (w *world) measure() (n int64) {
+	for _, b := range w.branches {
+		n += branchBytes + int64(len(b.st.List))*elemBytes + int64(cap(b.st.Rows))*rowBytes +
+			int64(len(b.st.Repeats))*repeatBytes + int64(len(b.last.items))*itemBytes + int64(len(b.last.skeleton))
+	}
+	return n
+}
+
+// keyCache remembers the element key of raw bytes by their hash, so that an
+// element is decoded once however often it is sent. Two generations: when the
+// young one is full it becomes the old one, which bounds both time and space.
+type keyCache struct {
+	mu         sync.Mutex
+	young, old map[content.ID]content.ID
+}
+
+// keyCacheSize is per generation: several long sessions side by side, about a
+// megabyte each.
+const keyCacheSize = 8192
+
+func (k *keyCache) get(raw content.ID, f wire.Family) (content.ID, bool) {
+	id := tagged(raw, f)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if v, ok := k.young[id]; ok {
+		return v, true
+	}
+	v, ok := k.old[id]
+	if ok {
+		k.insert(id, v)
+	}
+	return v, ok
+}
+
+func (k *keyCache) set(raw content.ID, f wire.Family, key content.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.insert(tagged(raw, f), key)
+}
+
+func (k *keyCache) insert(id, v content.ID) {
+	if k.young == nil || len(k.young) >= keyCacheSize {
+		k.old, k.young = k.young, make(map[content.ID]content.ID)
+	}
+	k.young[id] = v
+}
+
+// has and put remember values that were checked and need no key.
+func (k *keyCache) has(id content.ID) bool {
+	if id.IsZero() {
+		return false
+	}
+	_, ok := k.get(id, "")
+	return ok
+}
+
+func (k *keyCache) put(id, v content.ID) { k.set(id, "", v) }
+
+// tagged keeps the families apart: the same bytes read differently.
+func tagged(raw content.ID, f wire.Family) content.ID {
+	for i := range len(f) {
+		raw[i] ^= f[i]
+	}
+	return raw
+}
+
+// lastTurnOf reads what the change report needs from the ledger; without it
+// the first report after a restart is missing, nothing else.
+func (c *Chain) lastTurnOf(ctx context.Context, st *session.State) lastTurn {
+	rec, err := c.ledger.Turn(ctx, st.Head.ListTurn)
+	if err != nil {
+		return lastTurn{id: st.Head.ListTurn, model: st.Head.Model, wire: st.Head.Wire}
+	}
+	var sk wire.Skeleton
+	lt := lastTurn{id: rec.ID, at: rec.At, model: rec.Model, wire: rec.WireIn, skeleton: rec.Skeleton, items: rec.Items}
+	if sk.UnmarshalBinary(rec.Skeleton) == nil {
+		for _, f := range sk.FieldHashes() {
+			lt.fields = append(lt.fields, session.FieldRef{Name: f.Name, ID: f.ID, Hash: f.ID.String()})
+		}
+	}
+	return lt
+}

@@ -1,0 +1,188 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"holdfast/core/upstream"
+)
+
+// send makes the upstream call and relays its reply as it comes. The client's
+// departure cancels the upstream, unless the wire's terminal event has passed.
+func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
+	if x.codec == nil {
+		c.pass(w, x)
+		return
+	}
+	c.started(x)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.ctx))
+	defer cancel()
+	var terminal atomic.Bool
+	stop := context.AfterFunc(x.ctx, func() {
+		if !terminal.Load() {
+			cancel()
+		}
+	})
+	defer stop()
+	begun := time.Now()
+	body, header := x.outbound()
+	resp, err := c.upstream.SendBytes(ctx, &x.target, x.r.Method, header, body)
+	if err != nil {
+		c.unreachable(w, x, err)
+		return
+	}
+	defer resp.Body.Close()
+	c.relay(w, x, resp, begun, &terminal, cancel)
+}
+
+// outbound is the body as it leaves and its headers: the client's compressed
+// bytes while they still say what is sent, plain bytes otherwise.
+func (x *Exchange) outbound() ([]byte, http.Header) {
+	same := len(x.out) == len(x.raw) && (len(x.out) == 0 || &x.out[0] == &x.raw[0])
+	if same {
+		return x.arrived, x.r.Header
+	}
+	h := x.r.Header.Clone()
+	h.Del("Content-Encoding")
+	return x.out, h
+}
+
+func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, begun time.Time, terminal *atomic.Bool, cancel func()) {
+	upstream.Inbound(w.Header(), resp.Header)
+	sandbox(w.Header())
+	x.done.Status = resp.StatusCode
+	x.done.ResponseEncoding = resp.Header.Get("Content-Encoding")
+	x.done.ResponseType = resp.Header.Get("Content-Type")
+	stream := strings.HasPrefix(x.done.ResponseType, "text/event-stream")
+	x.reply = &lockedReply{reply: x.codec.Reply(stream)}
+	x.tap = upstream.NewTap(begun, x.done.ResponseEncoding, x.reply)
+	w.WriteHeader(resp.StatusCode)
+	first := func() { c.publish("turn.first_token", x.turnEvent()) }
+	out := upstream.Relay(w, resp, x.tap, first, func() bool {
+		if x.reply.info().Terminal {
+			terminal.Store(true)
+		}
+		return terminal.Load()
+	}, cancel)
+	x.tap.Close()
+	if !out.First.IsZero() {
+		x.ms.UpstreamFirst = ms(out.First.Sub(begun))
+		x.ms.Stream = msSince(out.First)
+	}
+	info := x.reply.info()
+	x.done.Truncated = out.UpstreamErr != nil || stream && resp.StatusCode == http.StatusOK && !info.Terminal && info.Err == ""
+	switch {
+	case out.ClientGone && !info.Terminal:
+		x.done.Error = "client_gone"
+	case out.UpstreamErr != nil:
+		x.done.Error = "upstream_cut"
+		if x.ctx.Err() == nil {
+			x.abort = true
+		}
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// sandbox keeps a proxied page from running anything on our origin.
+func sandbox(h http.Header) {
+	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+		h.Set("Content-Security-Policy", "sandbox")
+		h.Set("X-Content-Type-Options", "nosniff")
+	}
+}
+
+// pass forwards what is not a model call, streaming both ways.
+func (c *Chain) pass(w http.ResponseWriter, x *Exchange) {
+	resp, err := c.upstream.Send(x.ctx, &x.target, x.r.Method, x.r.Header, x.r.Body, x.r.ContentLength)
+	if err != nil {
+		c.unreachable(w, x, err)
+		return
+	}
+	defer resp.Body.Close()
+	upstream.Inbound(w.Header(), resp.Header)
+	sandbox(w.Header())
+	w.WriteHeader(resp.StatusCode)
+	x.done.Status = resp.StatusCode
+	if !upstream.Streams(resp.Header, resp.ContentLength) {
+		_, err = io.Copy(w, resp.Body)
+	} else {
+		err = copyFlushing(w, resp.Body)
+	}
+	x.abort = err != nil && x.ctx.Err() == nil
+}
+
+func copyFlushing(w http.ResponseWriter, r io.Reader) error {
+	flush := http.NewResponseController(w).Flush
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return werr
+			}
+			flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// unreachable answers for an upstream that did not.
+func (c *Chain) unreachable(w http.ResponseWriter, x *Exchange, err error) {
+	if x.ctx.Err() != nil {
+		x.done.Error = "client_gone"
+		return
+	}
+	refusal := upstream.Unreachable(&x.target, err)
+	x.done.Error = refusal.Code
+	c.metrics.failed(c.now())
+	c.log.Warn("the upstream could not be reached", "turn", x.id, "host", x.target.URL.Host, "code", refusal.Code, "err", hostOnly(err))
+	writeRefusal(w, refusal)
+}
+
+// hostOnly keeps URLs, which may carry keys, out of the log.
+func hostOnly(err error) string {
+	var inner error = err
+	for u := errors.Unwrap(inner); u != nil; u = errors.Unwrap(inner) {
+		inner = u
+	}
+	return inner.Error()
+}
+
+// refuse answers a request that goes nowhere.
+func (c *Chain) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var refusal *upstream.Refusal
+	if !errors.As(err, &refusal) {
+		refusal = &upstream.Refusal{Status: http.StatusInternalServerError, Code: "internal", Title: "Holdfast could not handle the request.",
+			Hint: "Please report it with: holdfast doctor --bundle."}
+	}
+	c.metrics.skip(refusal.Code)
+	c.log.Info("refused", "code", refusal.Code, "method", r.Method)
+	writeRefusal(w, refusal)
+}
+
+// writeRefusal writes a problem that both people and the clients' own error
+// readers understand: problem+json with the error object of both wires in it.
+func writeRefusal(w http.ResponseWriter, f *upstream.Refusal) {
+	var buf bytes.Buffer
+	json.NewEncoder(&buf).Encode(map[string]any{
+		"type": "error", "status": f.Status, "code": f.Code, "title": f.Title, "hint": f.Hint,
+		"error": map[string]string{"type": f.Code, "code": f.Code, "message": f.Title + " " + f.Hint},
+	})
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(f.Status)
+	w.Write(buf.Bytes())
+}

@@ -1,0 +1,114 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"holdfast/core/session"
+	"holdfast/core/wire"
+)
+
+const (
+	// firstTurns of a session on the snapshot path are all compared before they
+	// are sent, and so is the first after a restart.
+	firstTurns = 3
+	// tripwireBudget is what a comparison before sending may take; past it the
+	// turn goes out uncompared and is counted as skipped.
+	tripwireBudget = 50 * time.Millisecond
+	// reloadEvery is how often, in compared turns, the state is read anew from
+	// disk and compared with memory, aggregate included.
+	reloadEvery = 20
+)
+
+// tripwire compares the two paths of a sampled snapshot turn before it leaves.
+func (c *Chain) tripwire(x *Exchange) error {
+	x.branch.served++
+	if x.branch.served > firstTurns && rand.Float64()*100 >= x.cfg.Rollout.TripwirePercent {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, tripwireBudget)
+	defer cancel()
+	v, why := c.compare(ctx, x, x.branch.served <= firstTurns)
+	c.compared(x, v, why)
+	if v == session.Different {
+		x.fire(c, session.Facts{PathsDiffer: true})
+		x.out = x.raw
+	}
+	return nil
+}
+
+// shadow compares the paths of a turn that the full path served, after the
+// reply has left.
+func (c *Chain) shadow(x *Exchange) {
+	if !x.committed || !x.rows || x.next.Red != "" {
+		return
+	}
+	x.world.mu.Lock()
+	defer x.world.mu.Unlock()
+	b := x.world.find(x)
+	if b == nil {
+		return
+	}
+	n := b.compared
+	b.compared++
+	v, why := c.compare(context.Background(), x, n < firstTurns || n%reloadEvery == 0)
+	c.compared(x, v, why)
+	if v == session.Different {
+		x.fire(c, session.Facts{PathsDiffer: true})
+		b.st.Head.NeedsRestamp = "R3: " + string(session.CauseTripwire)
+	}
+}
+
+// compare renders the snapshot view again, from disk when reload is set, and
+// holds it against the full path: the same elements in the same order, what
+// was removed apart, and the same bytes.
+func (c *Chain) compare(ctx context.Context, x *Exchange, reload bool) (session.Verdict, string) {
+	rows := x.next.Rows
+	if reload {
+		st, err := c.ledger.Load(ctx, x.next.Head.Ledger)
+		switch {
+		case ctx.Err() != nil:
+			return session.Skipped, "over the time budget"
+		case err != nil:
+			return session.Different, "ledger unreadable: " + err.Error()
+		case st.Head.Version != x.next.Head.Version || st.Head.Epoch != x.next.Head.Epoch:
+			return session.Skipped, "the session moved on"
+		case st.Red != "":
+			return session.Different, st.Red
+		case !reflect.DeepEqual(st.Rows, rows):
+			return session.Different, "stored rows and memory differ"
+		}
+		rows = st.Rows
+	}
+	view, err := session.SnapshotView(rows, x.next.List)
+	if err != nil {
+		return session.Different, err.Error()
+	}
+	kept := view[:0:0]
+	for _, v := range view {
+		if v.Inbound >= 0 {
+			kept = append(kept, v)
+		}
+	}
+	its, err := items(kept, nil)
+	if err != nil {
+		return session.Different, err.Error()
+	}
+	if !bytes.Equal(wire.Splice(x.body, its), x.raw) {
+		return session.Drift, "bytes"
+	}
+	return session.ByteEqual, ""
+}
+
+// compared notes a verdict for the turn row and the status.
+func (c *Chain) compared(x *Exchange, v session.Verdict, why string) {
+	x.done.Verdict, x.done.VerdictWhy = v, why
+	c.metrics.tripped(v)
+	if v == session.Different {
+		c.groups.difference(x.key.Signal, x.next.Head.Wire, x.next.Head.Ledger)
+		c.log.Error("the two paths differ", "turn", x.id, "why", why)
+	}
+}

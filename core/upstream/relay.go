@@ -1,0 +1,180 @@
+package upstream
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/core/content"
+
+	"github.com/zeebo/blake3"
+)
+
+// MaxRecord is how much of a reply is kept; the rest is only relayed.
+const MaxRecord = 8 << 20
+
+// Tap sees the bytes of a reply as they pass: it keeps them up to MaxRecord,
+// hashes all of them, notes when each chunk came, and feeds a reader of the
+// decoded reply. It never holds up the relay: decoding runs beside it.
+type Tap struct {
+	start time.Time
+	hash  *blake3.Hasher
+	kept  []byte
+	total int64
+	marks []byte
+	last  time.Duration
+	at    int64
+
+	// decoded receives plain bytes; directly when the reply is not compressed,
+	// else from the decoder goroutine behind pipe.
+	decoded io.Writer
+	pipe    *io.PipeWriter
+	done    sync.WaitGroup
+}
+
+// NewTap starts a tap; times are counted from start. encoding is the reply's
+// content encoding; one nobody knows leaves the reader without input.
+func NewTap(start time.Time, encoding string, reader io.Writer) *Tap {
+	t := &Tap{start: start, hash: blake3.New(), decoded: reader}
+	if encoding == "" || encoding == "identity" {
+		return t
+	}
+	pr, pw := io.Pipe()
+	t.pipe = pw
+	t.done.Add(1)
+	go func() {
+		defer t.done.Done()
+		// Whatever goes wrong in decoding is the client's to judge; the pipe
+		// is drained so that the relay never waits.
+		defer io.Copy(io.Discard, pr)
+		if d, err := decoder(pr, encoding); err == nil {
+			io.Copy(reader, d)
+			d.Close()
+		}
+	}()
+	return t
+}
+
+// Write takes the next chunk. It never fails.
+func (t *Tap) Write(p []byte) (int, error) {
+	t.hash.Write(p)
+	t.total += int64(len(p))
+	if room := MaxRecord - len(t.kept); room > 0 {
+		t.kept = append(t.kept, p[:min(room, len(p))]...)
+		t.mark()
+	}
+	if t.pipe != nil {
+		t.pipe.Write(p)
+	} else {
+		t.decoded.Write(p)
+	}
+	return len(p), nil
+}
+
+// mark notes the chunk's end and time as two varint differences.
+func (t *Tap) mark() {
+	now := time.Since(t.start).Truncate(time.Millisecond)
+	t.marks = binary.AppendUvarint(t.marks, uint64(t.total-t.at))
+	t.marks = binary.AppendUvarint(t.marks, uint64((now-t.last)/time.Millisecond))
+	t.at, t.last = t.total, now
+}
+
+// Close waits until the reader has seen everything.
+func (t *Tap) Close() {
+	if t.pipe != nil {
+		t.pipe.Close()
+		t.done.Wait()
+	}
+}
+
+// Kept returns the reply, or nil when it was longer than MaxRecord.
+func (t *Tap) Kept() []byte {
+	if t.total > int64(len(t.kept)) {
+		return nil
+	}
+	return t.kept
+}
+
+// Total is the length of the reply as it came.
+func (t *Tap) Total() int64 { return t.total }
+
+// Marks are the chunk marks, see session.TurnDone.
+func (t *Tap) Marks() []byte { return t.marks }
+
+// Sum names the whole reply.
+func (t *Tap) Sum() (id content.ID) {
+	t.hash.Digest().Read(id[:])
+	return id
+}
+
+// Outcome says how a relay ended.
+type Outcome struct {
+	// First is when the first byte of the body came.
+	First time.Time
+	// UpstreamErr is set when the upstream's body broke off.
+	UpstreamErr error
+	// ClientGone is set when the client stopped reading.
+	ClientGone bool
+}
+
+// Streams reports whether a reply must be flushed chunk by chunk: an event
+// stream, or one of unknown length.
+func Streams(h http.Header, length int64) bool {
+	return length < 0 || strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+}
+
+// drainFor bounds how long an upstream is read on after its client left at
+// the terminal event: usage and record are complete by then, the rest is form.
+const drainFor = 5 * time.Second
+
+// Relay copies the reply to the client and to the tap. terminal says whether
+// the wire's terminal event has passed; first runs once the first bytes have
+// left: a client that leaves before it cancels
+// the upstream (by the request context), one that leaves after it does not.
+func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), terminal func() bool, cancel func()) (out Outcome) {
+	flush := func() error { return nil }
+	if Streams(resp.Header, resp.ContentLength) {
+		flush = http.NewResponseController(w).Flush
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			if out.First.IsZero() {
+				out.First = time.Now()
+			}
+			if !out.ClientGone {
+				_, werr := w.Write(buf[:n])
+				out.ClientGone = errors.Join(werr, flush()) != nil
+			}
+			if tap.Total() == 0 {
+				first()
+			}
+			tap.Write(buf[:n])
+			if out.ClientGone && !leave(terminal, cancel) {
+				return out
+			}
+		}
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			out.UpstreamErr = err
+			return out
+		}
+	}
+}
+
+// leave decides what a client's departure means; false ends the relay.
+func leave(terminal func() bool, cancel func()) bool {
+	if terminal() {
+		time.AfterFunc(drainFor, cancel)
+		return true
+	}
+	cancel()
+	return false
+}
