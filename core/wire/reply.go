@@ -58,13 +58,18 @@ func (r *JSONReader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Info reads the body if it is complete by now; a complete one is terminal.
+// Info reads the body if it is complete by now; a complete one is terminal. It
+// looks at the last byte first, so that asking after every write stays cheap.
 func (r *JSONReader) Info() ReplyInfo {
 	if r.known == len(r.body) {
 		return r.info
 	}
 	r.info, r.known = ReplyInfo{}, len(r.body)
-	if o, err := ValueOf(r.body).Object(); err == nil {
+	v := ValueOf(r.body)
+	if !v.Is('{') || r.body[v.End-1] != '}' {
+		return r.info
+	}
+	if o, err := v.Object(); err == nil {
 		r.read(&r.info, o)
 		r.info.Terminal = true
 	}
