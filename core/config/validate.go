@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -37,7 +36,7 @@ func (c *Config) checkTop() error {
 	if err := checkAddr("inspector_addr", c.InspectorAddr); err != nil {
 		return err
 	}
-	if _, port, _ := net.SplitHostPort(c.Addr); c.Addr == c.InspectorAddr && port != "0" {
+	if c.Addr == c.InspectorAddr && !strings.HasSuffix(c.Addr, ":0") {
 		return &Error{Key: "inspector_addr", What: "proxy and inspector cannot share an address"}
 	}
 	if err := oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error"); err != nil {
@@ -52,9 +51,9 @@ func (c *Config) checkTop() error {
 // checkAddr accepts host:port; whether the host may be listened on is a matter
 // of the guard.
 func checkAddr(key, addr string) error {
-	host, port, err := net.SplitHostPort(addr)
-	if err == nil && host != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n <= 65535 {
+	u, err := url.Parse("//" + addr)
+	if err == nil && u.Host == addr && u.Hostname() != "" {
+		if _, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 			return nil
 		}
 	}
