@@ -98,7 +98,7 @@ func (t task) tests() string {
 	for i, op := range operations() {
 		fmt.Fprintf(&b, `
 func Test%[1]s%[2]s(t *testing.T) {
-	x := New("station-%[3]02d")
+	x := New("station-%02[3]d")
 	for at := range int64(%[4]d) {
 		if err := x.%[5]s(Value{At: at * %[6]d, Metres: float64(at%%7) / 2, Source: "synthetic"}); err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func Test%[1]s%[2]s(t *testing.T) {
 
 func (t task) newTest() string {
 	return fmt.Sprintf(`func Test%[1]sFull(t *testing.T) {
-	x := New("station-%[2]02d")
+	x := New("station-%02[2]d")
 	for at := range int64(limit) {
 		if err := x.%[3]s(Value{At: at}); err != nil {
 			t.Fatalf("%%d of %%d: %%v", at, limit, err)
@@ -168,7 +168,7 @@ func (t task) callers() string {
 
 func (t task) patch() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, " notes/%[1]03d-%[2]s.md  |  1 +\n %[2]s/%[2]s.go      |  3 +++\n %[2]s/%[2]s_test.go | 17 +++++++++++++++++\n 3 files changed, 21 insertions(+)\n", t.n+1, t.pkg)
+	fmt.Fprintf(&b, " notes/%03[1]d-%[2]s.md  |  1 +\n %[2]s/%[2]s.go      |  3 +++\n %[2]s/%[2]s_test.go | 17 +++++++++++++++++\n 3 files changed, 21 insertions(+)\n", t.n+1, t.pkg)
 	fmt.Fprintf(&b, "diff --git a/%[1]s/%[1]s.go b/%[1]s/%[1]s.go\n--- a/%[1]s/%[1]s.go\n+++ b/%[1]s/%[1]s.go\n@@ -50,6 +50,9 @@\n+\tif len(x.%[2]s) >= limit {\n+\t\treturn ErrFull\n+\t}\n", t.pkg, t.field)
 	fmt.Fprintf(&b, "diff --git a/%[1]s/%[1]s_test.go b/%[1]s/%[1]s_test.go\n@@ -128,3 +128,20 @@\n", t.pkg)
 	for _, line := range strings.Split(t.newTest(), "\n") {

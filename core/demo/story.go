@@ -50,7 +50,7 @@ type task struct {
 
 func newTask(n int) task {
 	kinds := []task{
-		{pkg: "almanac", typ: "Almanac", verb: "Predict", noun: "high water", field: "stations", helper: "harmonics"},
+		{pkg: "almanac", typ: "Almanac", verb: "Predict", noun: "high water", field: "predictions", helper: "harmonics"},
 		{pkg: "gauge", typ: "Gauge", verb: "Sample", noun: "a reading", field: "readings", helper: "calibrate"},
 		{pkg: "harbour", typ: "Harbour", verb: "Berth", noun: "a vessel", field: "berths", helper: "clearance"},
 		{pkg: "chart", typ: "Chart", verb: "Sound", noun: "a depth", field: "soundings", helper: "datum"},
@@ -108,13 +108,21 @@ func (t task) readTests() Beat {
 }
 
 func (t task) firstEdit() Beat {
+	grow := "\tx." + t.field + " = append(x." + t.field + ", v)"
 	return Beat{
 		Turn: Turn{
-			Text:  fmt.Sprintf("%s appends without looking. I add the limit as a constant with its reason, and the check first thing.", t.verb),
-			Calls: []Call{t.edit("\tx."+t.field+" = append(x."+t.field+", v)", "\tif len(x."+t.field+") > limit {\n\t\treturn ErrFull\n\t}\n\tx."+t.field+" = append(x."+t.field+", v)")},
+			Text: fmt.Sprintf("%s appends without looking. I put the check before it, and write the test first thing.", t.verb),
+			Calls: []Call{
+				t.edit(grow, "\tif len(x."+t.field+") > limit {\n\t\treturn ErrFull\n\t}\n"+grow),
+				t.call("Edit", "file_path", t.file(t.pkg+"_test.go"), "old_string", "// keep last\n", "new_string", t.newTest()+"\n// keep last\n"),
+			},
 		},
-		Results: []string{"The file " + t.file(t.pkg+".go") + " has been updated."},
+		Results: []string{t.updated(".go"), t.updated("_test.go")},
 	}
+}
+
+func (t task) updated(suffix string) string {
+	return "The file " + t.file(t.pkg+suffix) + " has been updated."
 }
 
 func (t task) failingRun() Beat {
@@ -138,20 +146,14 @@ func (t task) rethink() Beat {
 
 func (t task) secondEdit() Beat {
 	return Beat{
-		Turn: Turn{Calls: []Call{
-			t.edit("len(x."+t.field+") > limit", "len(x."+t.field+") >= limit"),
-			t.call("Edit", "file_path", t.file(t.pkg+"_test.go"), "old_string", "// keep last\n", "new_string", t.newTest()+"\n// keep last\n"),
-		}},
-		Results: []string{
-			"The file " + t.file(t.pkg+".go") + " has been updated.",
-			"The file " + t.file(t.pkg+"_test.go") + " has been updated.",
-		},
+		Turn:    Turn{Calls: []Call{t.edit("len(x."+t.field+") > limit", "len(x."+t.field+") >= limit")}},
+		Results: []string{t.updated(".go")},
 	}
 }
 
 func (t task) passingRun() Beat {
 	return Beat{
-		Turn:    Turn{Text: "Again, with the new test.", Calls: []Call{t.call("Bash", "command", "go test -v ./"+t.pkg+"/...", "description", "Run the package's tests")}},
+		Turn:    Turn{Text: "Again, with the limit itself refused.", Calls: []Call{t.call("Bash", "command", "go test -v ./"+t.pkg+"/...", "description", "Run the package's tests")}},
 		Results: []string{t.run(true)},
 	}
 }
