@@ -12,6 +12,7 @@ package session
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/zeebo/blake3"
 )
@@ -54,7 +55,8 @@ func Bucket(salt []byte, sessRaw string) int {
 	return int(binary.BigEndian.Uint64(b[:]) % Buckets)
 }
 
-// Member reports whether a bucket lies inside a percentage of 0 to 100.
+// Member reports whether a bucket lies inside a percentage of 0 to 100, taken
+// to the nearest bucket: as a float 0.07 % of all buckets is more than seven.
 func Member(bucket int, percent float64) bool {
-	return float64(bucket) < percent*Buckets/100
+	return bucket < int(math.Round(percent*Buckets/100))
 }
