@@ -1,0 +1,147 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"holdfast/core/chat"
+	"holdfast/core/content"
+	"holdfast/core/fold"
+	"holdfast/core/session"
+	"holdfast/core/usage"
+)
+
+// Load hydrates one branch. Trouble with the base tables is an error, since no
+// path can be served from them; trouble with the snapshot tables is Red, and
+// the full path goes on unchanged.
+func (d *DB) Load(ctx context.Context, ledger string) (st *session.State, err error) {
+	err = d.view(ctx, "load", func(ctx context.Context, c *conn) error {
+		st, err = load(ctx, c, ledger)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+func load(ctx context.Context, c *conn, ledger string) (*session.State, error) {
+	h, err := head(ctx, c, ledger)
+	if err != nil {
+		return nil, err
+	}
+	st := &session.State{Head: h, Kernel: fold.NewState(), Repeats: map[chat.CanonID]int32{}}
+	if h.Structure != nil {
+		if st.Kernel, err = fold.OpenState(h.Structure, h.Sum); err != nil {
+			return nil, fmt.Errorf("%w: session %s: %w", ErrCorrupt, ledger, err)
+		}
+	}
+	brief, err := elementsOf(ctx, c, ledger, st.Repeats)
+	if err != nil {
+		return nil, err
+	}
+	if st.List, err = listOf(ctx, c, &h, brief); err != nil {
+		return nil, err
+	}
+	st.Rows, st.Red = hydrate(ctx, c, &h, brief)
+	return st, ctx.Err()
+}
+
+// brief is what a list and its rows need of an element.
+type brief struct {
+	key     content.ID
+	tokens  usage.Tokens
+	removed bool
+}
+
+// elementsOf reads every element of a ledger and counts its canonical ids.
+func elementsOf(ctx context.Context, c *conn, ledger string, repeats map[chat.CanonID]int32) (map[int64]brief, error) {
+	out := map[int64]brief{}
+	err := c.query(ctx, "SELECT n, key, tokens, state, cores FROM element WHERE ledger_id = ? ORDER BY n", func(r *row) error {
+		out[r.num(0)] = brief{r.hash(1), usage.Tokens(r.num(2)), r.text(3) == string(session.Removed)}
+		cores, err := getCores(r.bytes(4))
+		for _, k := range cores {
+			repeats[k.Canon]++
+		}
+		return err
+	}, ledger)
+	return out, err
+}
+
+// listOf is the last inbound list with the key of each element.
+func listOf(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) ([]session.Elem, error) {
+	items, err := resolve(ctx, c, h.ListTurn)
+	if err != nil {
+		return nil, fmt.Errorf("the last list of session %s: %w", h.Ledger, err)
+	}
+	list := make([]session.Elem, len(items))
+	for i, it := range items {
+		b, ok := elems[it.N]
+		if !ok {
+			return nil, fmt.Errorf("%w: session %s lists element %d and does not hold it", ErrCorrupt, h.Ledger, it.N)
+		}
+		list[i] = session.Elem{N: it.N, Key: b.key, Raw: it.Raw}
+	}
+	return list, nil
+}
+
+// hydrate reads the live rows and proves them against the head checkpoint; red
+// says what does not fit.
+func hydrate(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) (rows []session.RowIndex, red string) {
+	if h.HeadSeq == 0 {
+		return nil, "no rows"
+	}
+	for _, t := range [...]string{"l1_world", "snap_meta"} {
+		if has, err := hasTable(ctx, c, t); err != nil || !has {
+			return nil, "unreadable: no table " + t
+		}
+	}
+	ck, err := checkpoint(ctx, c, h.Ledger, h.HeadSeq)
+	if err != nil {
+		return nil, "unreadable: " + err.Error()
+	}
+	if red := current(h, &ck); red != "" {
+		return nil, red
+	}
+	if rows, err = liveRows(ctx, c, h, elems); err != nil {
+		return nil, "check failed: " + err.Error()
+	}
+	if got := session.AggregateOf(rows); got != ck.Meta.S4 {
+		return nil, fmt.Sprintf("check failed: %d live rows do not give the sum of checkpoint %d over %d", got.Count, ck.Seq, ck.Meta.S4.Count)
+	}
+	return rows, ""
+}
+
+// current says why a checkpoint does not seal the session as it is.
+func current(h *session.Head, ck *session.Checkpoint) string {
+	switch {
+	case ck.Meta.Version != h.Version:
+		return fmt.Sprintf("not current: the rows are of version %d, the session has %d", ck.Meta.Version, h.Version)
+	case ck.Epoch != h.Epoch:
+		return fmt.Sprintf("not current: the rows are of epoch %d, the session has %d", ck.Epoch, h.Epoch)
+	case ck.Meta.Kernel.Structure != h.StructureVersion || ck.Meta.Kernel.Sum != h.Sum.String():
+		return "not current: the kernel state moved on"
+	}
+	return ""
+}
+
+func liveRows(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) ([]session.RowIndex, error) {
+	rows, err := intactRows(ctx, c, h.Ledger, "active = 1 ORDER BY pos, sub")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]session.RowIndex, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		b, ok := elems[r.Elem]
+		if !ok || r.Epoch != h.Epoch {
+			return nil, fmt.Errorf("%w: row %d is live in epoch %d for element %d", ErrCorrupt, r.ID, r.Epoch, r.Elem)
+		}
+		out[i] = session.RowIndex{Row: r.ID, Elem: r.Elem, Pos: r.Pos, Sub: r.Sub, Removed: b.removed, Kind: chat.Kind(r.Kind), Call: r.CallID,
+			RowSum: r.RowSum, StateSum: r.StateSum}
+		if i == 0 || rows[i-1].Elem != r.Elem {
+			out[i].Tokens = b.tokens
+		}
+	}
+	return out, nil
+}

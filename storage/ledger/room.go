@@ -1,0 +1,76 @@
+package ledger
+
+import (
+	"context"
+
+	"holdfast/core/session"
+)
+
+// What things add to the file beside their bytes, generously: columns, keys,
+// index entries and the free part of a page.
+const (
+	turnBytes = 2048
+	rowBytes  = 640
+	elemBytes = 320
+	blobBytes = 128
+	itemBytes = 40
+)
+
+// room knows how much of the budget is used without asking before every
+// commit: it adds up estimates and measures when they come near the limit.
+type room struct {
+	used int64 // bytes in use: measured, plus estimates since
+}
+
+func (r *room) grew(n int64) { r.used += n }
+
+// sizeUp measures: pages in use, and what the WAL may take beside the file.
+func (d *DB) sizeUp(ctx context.Context, c *conn) error {
+	pages, err := c.number(ctx, "PRAGMA page_count")
+	if err != nil {
+		return err
+	}
+	free, err := c.number(ctx, "PRAGMA freelist_count")
+	if err == nil {
+		d.room.used = (pages - free) * pageBytes
+	}
+	return err
+}
+
+// pageBytes is SQLite's default page size; no file of ours has another.
+const pageBytes = 4096
+
+// bodyLimit is where bodies stop, recordLimit where everything does. The budget
+// is hard for file and WAL together, so the WAL's size is set aside first. What
+// lies between the two limits is for turns recorded by size and hash: at some
+// 1.5 KB each a 64th of the budget (32 MiB of 2 GiB) is 20,000 turns, a week of
+// heavy use in which the owner sees that the ledger is full; a small budget
+// still has a few hundred.
+func (d *DB) limits() (bodyLimit, recordLimit int64) {
+	budget := d.budget.Load()
+	record := budget - min(2*walBytes, budget/4)
+	spare := min(max(budget/64, 512<<10), budget/8)
+	return record - spare, record
+}
+
+// roomFor reports ErrFull before anything is written when n more bytes would
+// pass the limit; c is the writing connection.
+func (d *DB) roomFor(ctx context.Context, c *conn, n int64, bodyless bool) error {
+	limit, record := d.limits()
+	if bodyless {
+		limit = record
+	}
+	if d.room.used+n <= limit {
+		return nil
+	}
+	if err := d.sizeUp(ctx, c); err != nil {
+		return err
+	}
+	if d.room.used+n > limit {
+		return session.ErrFull
+	}
+	return nil
+}
+
+// stepFull is why a reply is not kept that came when the budget was used up.
+const stepFull = "the ledger budget was used up"

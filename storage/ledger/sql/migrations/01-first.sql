@@ -1,0 +1,3 @@
+-- Version 1 is the first: a file of it is made by sql/schema and nothing leads
+-- up to it. Every later change adds a numbered file here and changes sql/schema
+-- in the same commit; files here are frozen once released.

@@ -1,0 +1,117 @@
+package ledger
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// walBytes is how large the WAL may grow before it is written back while
+// traffic goes on; at idle it is written back anyway. 4 MiB is some 70 normal
+// turns: rare enough, and quick enough to copy.
+const walBytes = 4 << 20
+
+// idleAfter is how long nothing must have been written for the file to count
+// as idle.
+const idleAfter = 2 * time.Second
+
+// keeper writes the WAL back into the file, on a connection of its own, so
+// that no turn waits for it. PASSIVE never blocks a writer: it copies what no
+// reader still needs.
+type keeper struct {
+	db   *DB
+	c    *conn
+	wake chan struct{}
+	quit chan struct{}
+	done chan struct{}
+	// writes counts transactions since the start, by the writer.
+	writes atomic.Int64
+}
+
+func startKeeper(ctx context.Context, d *DB) (*keeper, error) {
+	c, err := dial(ctx, d.dial)
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	go k.run()
+	return k, nil
+}
+
+// wrote is called after every transaction; it never blocks. Before the ledger
+// is fully open there is no keeper.
+func (k *keeper) wrote() {
+	if k == nil {
+		return
+	}
+	k.writes.Add(1)
+	select {
+	case k.wake <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// run owns c. It ends with stop.
+func (k *keeper) run() {
+	defer close(k.done)
+	idle := time.NewTimer(idleAfter)
+	idle.Stop()
+	var since int64 // writes when the WAL was last written back
+	for {
+		select {
+		case <-k.quit:
+			return
+		case <-k.wake:
+			idle.Reset(idleAfter)
+			if k.writes.Load()-since < walWrites || k.walSize() < walBytes {
+				continue
+			}
+		case <-idle.C:
+			if k.writes.Load() == since {
+				continue
+			}
+		}
+		since = k.writes.Load()
+		k.writeBack()
+	}
+}
+
+// walWrites is how few transactions cannot have filled walBytes: the WAL file
+// keeps its size when it starts over, so its size alone does not tell.
+const walWrites = 32
+
+func (k *keeper) walSize() int64 {
+	info, err := os.Stat(k.db.path + "-wal")
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// writeBack copies the WAL into the file. The first write after a complete one
+// starts the WAL over and syncs its header: that write is made here, so that no
+// turn pays for it. A failure leaves the WAL as it is, and the next round or
+// Close tries again.
+func (k *keeper) writeBack() {
+	ctx := context.Background()
+	var busy, frames, copied int64
+	_, err := k.c.one(ctx, "PRAGMA wal_checkpoint(PASSIVE)", func(r *row) error {
+		busy, frames, copied = r.num(0), r.num(1), r.num(2)
+		return nil
+	})
+	if err != nil || busy != 0 || frames != copied {
+		return
+	}
+	k.db.mu.Lock()
+	defer k.db.mu.Unlock()
+	if k.db.w != nil {
+		_, _ = k.db.w.exec(ctx, "INSERT INTO setting (key, val) VALUES ('wal', x'') ON CONFLICT DO UPDATE SET val = excluded.val")
+	}
+}
+
+func (k *keeper) stop() error {
+	close(k.quit)
+	<-k.done
+	return k.c.close()
+}
