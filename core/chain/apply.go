@@ -49,7 +49,7 @@ func (c *Chain) apply(x *Exchange) error {
 
 // remember puts the committed state into the world's memory.
 func (c *Chain) remember(x *Exchange) {
-	last := lastTurn{id: x.id, at: x.start.UnixMilli(), model: x.frame.Model, wire: string(x.codec.Family()), fields: x.fields, skeleton: x.skeleton, items: x.plan.Commit.Turn.List.Whole}
+	last := lastTurn{id: x.id, at: x.start.UnixMilli(), model: x.frame.Model, wire: string(x.codec.Family()), fields: x.fields, skeleton: x.sentSkeleton(), items: x.sent()}
 	if x.branch == nil {
 		x.branch = &branch{}
 		if x.prior.Head.SessRaw != x.world.key.SessRaw { // an unsigned fork has a world of its own

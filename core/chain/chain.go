@@ -70,7 +70,7 @@ type Chain struct {
 // open.
 func New(ctx context.Context, o Options) (*Chain, error) {
 	c := &Chain{ledger: o.Ledger, config: o.Config, upstream: o.Upstream, log: o.Log, publish: o.Publish, now: o.Now,
-		codecs: map[wire.Family]wire.Codec{wire.Anthropic: anthropic.Codec{}, wire.OpenAI: openai.Codec{}}}
+		codecs: codecs()}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -90,6 +90,15 @@ func New(ctx context.Context, o Options) (*Chain, error) {
 	c.after = newAfterwork()
 	return c, nil
 }
+
+// codecs are the families whose bodies can be held.
+func codecs() map[wire.Family]wire.Codec {
+	return map[wire.Family]wire.Codec{wire.Anthropic: anthropic.Codec{}, wire.OpenAI: openai.Codec{}}
+}
+
+// Busy reports whether a ledger has a request in flight or in its afterwork;
+// the budget never touches such a one.
+func (c *Chain) Busy(ledger string) bool { return c.memory.busy(ledger) }
 
 // Close waits for the work behind finished replies. Requests must have ended.
 func (c *Chain) Close() { c.after.close() }

@@ -150,6 +150,36 @@ func (m *memory) release(w *world) {
 	m.shrink()
 }
 
+// busy reports whether a world that is in use holds the ledger. A world that is
+// locked right now is busy by definition.
+func (m *memory) busy(ledger string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.worlds {
+		if w.uses == 0 {
+			continue
+		}
+		if !w.mu.TryLock() {
+			return true
+		}
+		held := w.holds(ledger)
+		w.mu.Unlock()
+		if held {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) holds(ledger string) bool {
+	for _, b := range w.branches {
+		if b.st.Head.Ledger == ledger {
+			return true
+		}
+	}
+	return w.key.SessRaw == ledger
+}
+
 // grew measures a world again after a commit; the caller holds its lock.
 func (m *memory) grew(w *world) {
 	size := w.measure()
@@ -259,8 +289,8 @@ func tagged(raw content.ID, f wire.Family) content.ID {
 // the first report after a restart is missing, nothing else.
 func (c *Chain) lastTurnOf(ctx context.Context, st *session.State) lastTurn {
 	rec, err := c.ledger.Turn(ctx, st.Head.ListTurn)
-	if err != nil {
-		return lastTurn{id: st.Head.ListTurn, model: st.Head.Model, wire: st.Head.Wire}
+	if err != nil || rec.View != nil {
+		return lastTurn{model: st.Head.Model, wire: st.Head.Wire}
 	}
 	var sk wire.Skeleton
 	lt := lastTurn{id: rec.ID, at: rec.At, model: rec.Model, wire: rec.WireIn, skeleton: rec.Skeleton, items: rec.Items}

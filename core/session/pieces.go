@@ -15,7 +15,7 @@ type Piece struct {
 	Elem bool
 	N    int64 // element number
 	ID   content.ID
-	Len  int64
+	Len  int64 // of the new body's pieces; the old body's may be unknown
 }
 
 // Divergence is where two bodies first differ, a plain extension of the list
@@ -62,7 +62,7 @@ func FirstChanged(old, new []Piece) (d Divergence, prefixSame int64, found bool)
 func equalRun(a, b []Piece) int {
 	n := min(len(a), len(b))
 	for i := range n {
-		if a[i].ID != b[i].ID || a[i].Len != b[i].Len {
+		if a[i].ID != b[i].ID {
 			return i
 		}
 	}
