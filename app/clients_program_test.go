@@ -138,7 +138,7 @@ func (h *holdfast) sessions(t *testing.T) (ids []string) {
 		t.Fatalf("sessions list: %v\n%s", err, out)
 	}
 	var list []struct{ ID string }
-	table(t, out, &list)
+	decodeList(t, out, &list)
 	for _, s := range list {
 		ids = append(ids, s.ID)
 	}
@@ -151,7 +151,7 @@ func (h *holdfast) turns(t *testing.T, session string, n int) (list []recorded) 
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		list = nil
-		table(t, h.get(t, "/hf/v1/sessions/"+session+"/turns"), &list)
+		decodeList(t, h.get(t, "/hf/v1/sessions/"+session+"/turns"), &list)
 		done := 0
 		for _, turn := range list {
 			if turn.Usage.Source == "exact" {
@@ -166,8 +166,8 @@ func (h *holdfast) turns(t *testing.T, session string, n int) (list []recorded) 
 	return nil
 }
 
-// table decodes a list, bare or as the one list of a page object.
-func table(t *testing.T, data []byte, into any) {
+// decodeList decodes a list, bare or as the one list of a page object.
+func decodeList(t *testing.T, data []byte, into any) {
 	t.Helper()
 	if json.Unmarshal(data, into) == nil {
 		return
