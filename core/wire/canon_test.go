@@ -18,6 +18,7 @@ func TestCanonical(t *testing.T) {
 		"pair":            {`"\ud83d\ude00"`, `"😀"`},
 		"half a pair":     {`"\uD83D\ud83dx"`, "\"\xed\xa0\xbd\xed\xa0\xbdx\""},
 		"half, turned":    {`"\udead\ud800"`, "\"\xed\xba\xad\xed\xa0\x80\""},
+		"two low halves":  {`"\udead\udc00"`, "\"\xed\xba\xad\xed\xb0\x80\""},
 		"Hangul":          {`"한국어\u000a"`, `"한국어\n"`},
 		"not UTF-8":       {"\"\xff\\u0041\"", "\"\xffA\""},
 		"empty":           {`[{},[],"",null,true,false]`, `[{},[],"",null,true,false]`},

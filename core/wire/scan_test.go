@@ -236,3 +236,24 @@ func canonicalKeeps(t *testing.T, raw []byte) {
 		t.Fatalf("canonical text changes with white space: %q, want %q (%v)", other, text, err)
 	}
 }
+
+// Every byte value at every place of a word, with every kind of neighbour.
+func TestPlainEnd(t *testing.T) {
+	special := func(c byte) bool { return c < 0x20 || c == '"' || c == '\\' }
+	for c := range 256 {
+		for at := range 12 {
+			for _, fill := range []byte{'a', 0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7F, 0x80, 0xA2, 0xFF} {
+				b := bytes.Repeat([]byte{fill}, 20)
+				b[at] = byte(c)
+				b[at+1] = '"'
+				want := at
+				if !special(byte(c)) {
+					want = at + 1
+				}
+				if got := plainEnd(b, 0); got != want {
+					t.Fatalf("%q: %d, want %d", b, got, want)
+				}
+			}
+		}
+	}
+}

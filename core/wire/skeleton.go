@@ -273,7 +273,7 @@ func (s *Skeleton) UnmarshalBinary(data []byte) error {
 	separated := 0
 	for len(r.b) > 0 && !r.bad {
 		n := r.count()
-		r.bad = r.bad || n == 0 || n >= got.elements-separated
+		r.bad = r.bad || n == 0
 		separated += n
 		got.separators = append(got.separators, run{n, r.bytes()})
 	}

@@ -101,6 +101,7 @@ func TestTooLong(t *testing.T) {
 		"a line with more": {"data: " + long + "\nevent: a\ndata: 3\n\ndata: 2\n\n", []string{"2"}},
 		"many lines":       {"data: " + half + "\ndata: " + half + "\ndata: z\n\ndata: 2\n\n", []string{"2"}},
 		"a comment":        {": " + long + "\n\ndata: 2\n\n", []string{"2"}},
+		"comment and data": {": " + long + "\ndata: 1\n\ndata: 2\n\n", []string{"2"}},
 		"just fits":        {"data: " + half + "\ndata: " + half[1:] + "\n\ndata: 2\n\n", []string{half + "\n" + half[1:], "2"}},
 	} {
 		for how, next := range map[string]func(int) int{"whole": whole, "in pieces": func(left int) int { return min(left, 100_000) }} {
