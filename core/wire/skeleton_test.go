@@ -80,6 +80,33 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
+func TestUnmarshalRefuses(t *testing.T) {
+	list := bone{lead: []byte(`{"messages":`), kind: boneList}
+	sep := run{1, []byte(",")}
+	for name, s := range map[string]Skeleton{
+		"no list":             {tail: []byte("{}")},
+		"two lists":           {fields: []bone{list, list}},
+		"too few separators":  {fields: []bone{list}, elements: 3, separators: []run{sep}},
+		"too many separators": {fields: []bone{list}, elements: 2, separators: []run{sep, sep}},
+		"none of a separator": {fields: []bone{list}, elements: 2, separators: []run{sep, {0, nil}}},
+		"unknown kind":        {fields: []bone{list, {kind: 9}}},
+	} {
+		stored, err := s.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := new(Skeleton).UnmarshalBinary(stored); !errors.Is(err, ErrSkeleton) {
+			t.Errorf("%s: %v, want ErrSkeleton", name, err)
+		}
+	}
+	good, _ := Skeleton{fields: []bone{list}, elements: 2, separators: []run{sep}}.MarshalBinary()
+	for n := range good {
+		if err := new(Skeleton).UnmarshalBinary(good[:n]); !errors.Is(err, ErrSkeleton) {
+			t.Errorf("%d of %d bytes: %v, want ErrSkeleton", n, len(good), err)
+		}
+	}
+}
+
 // Damaged bytes are refused or give some skeleton; they never panic, and what
 // is refused leaves the receiver alone.
 func FuzzSkeleton(f *testing.F) {

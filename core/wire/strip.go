@@ -33,9 +33,9 @@ func cutMember(o Object, name string) (chat.Span, bool) {
 		case i > 0:
 			return chat.Span{Start: o.Members[i-1].Value.End, End: m.Value.End}, true
 		case len(o.Members) > 1:
-			return chat.Span{Start: m.Key.Start, End: o.Members[1].Key.Start}, true
+			return chat.Span{Start: m.Key, End: o.Members[1].Key}, true
 		default:
-			return chat.Span{Start: m.Key.Start, End: m.Value.End}, true
+			return chat.Span{Start: m.Key, End: m.Value.End}, true
 		}
 	}
 	return chat.Span{}, false

@@ -16,10 +16,12 @@ type Value struct {
 	chat.Span
 }
 
-// Member is one member of an object; the spans are offsets into the buffer.
+// Member is one member of an object; offsets are into the buffer.
 type Member struct {
-	Name       string
-	Key, Value chat.Span
+	Name string
+	// Key is where the quoted key starts.
+	Key   int
+	Value chat.Span
 }
 
 // Object is an object's members in their order.
@@ -111,8 +113,7 @@ func (v Value) Object() (Object, error) {
 	}
 	s := scanner{b: v.buf[:v.End], i: v.Start}
 	err := s.object(1, func(name string, key int) error {
-		m := Member{Name: name, Key: chat.Span{Start: key}, Value: chat.Span{Start: s.i}}
-		m.Key.End = key + keyLen(v.buf[key:s.i])
+		m := Member{Name: name, Key: key, Value: chat.Span{Start: s.i}}
 		err := s.skip(1)
 		m.Value.End = s.i
 		o.Members = append(o.Members, m)
@@ -123,10 +124,6 @@ func (v Value) Object() (Object, error) {
 	}
 	return o, nil
 }
-
-// keyLen is the length of a key, given what stands between its start and its
-// value: only white space and one colon follow the closing quote.
-func keyLen(b []byte) int { return bytes.LastIndexByte(b, '"') + 1 }
 
 // Get returns the member called name, absent if there is none.
 func (o Object) Get(name string) Value {
