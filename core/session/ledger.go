@@ -319,8 +319,9 @@ type Commit struct {
 	Turn     Turn
 	Elements []Element
 	States   []StateChange
-	// Reblobs give kept elements the bytes of another wire (wire switch): the
-	// element row names the new blob from now on, refs follow.
+	// Reblobs give stored elements the bytes of this turn's wire (kept in a wire
+	// switch, or coming back after one): the element row names the new blob from
+	// now on, refs follow.
 	Reblobs []Reblob
 	Blobs   []Blob
 	Rows    []Row

@@ -44,6 +44,12 @@ type Returned struct {
 	Rows    []Row
 }
 
+// bornAs reports whether the stored bytes are known to be those of a wire: rows
+// of this epoch say so, as long as the element was not given other bytes since.
+func (r *Returned) bornAs(wire string) bool {
+	return len(r.Rows) > 0 && r.Rows[0].Wire == wire && r.Rows[0].Raw == r.Element.Blob
+}
+
 // Plan is a commit and what memory holds once it is durable.
 type Plan struct {
 	Commit Commit
@@ -259,11 +265,18 @@ func (p *planner) keep(j, i int) {
 	}
 	stored := e.Raw
 	if p.al.Row == RowWire {
-		stored = content.Of(m.Stripped)
-		p.plan.Commit.Reblobs = append(p.plan.Commit.Reblobs, Reblob{e.N, stored})
-		p.blob(Blob{ID: stored, Raw: m.Stripped, Media: m.Media})
+		stored = p.reblob(e.N, m)
 	}
 	p.variants(j, stored)
+}
+
+// reblob gives a stored element the bytes of this turn: it may be stored as
+// another wire spells it.
+func (p *planner) reblob(n int64, m *chat.Message) content.ID {
+	id := content.Of(m.Stripped)
+	p.plan.Commit.Reblobs = append(p.plan.Commit.Reblobs, Reblob{n, id})
+	p.blob(Blob{ID: id, Raw: m.Stripped, Media: m.Media})
+	return id
 }
 
 // place records that element n stands at inbound index j.
@@ -295,6 +308,9 @@ func (p *planner) reactivate(j int, r Returned) {
 	p.place(j, e.N)
 	p.change(e.N, Live, after)
 	p.head().Rewound--
+	if !r.bornAs(p.in.Wire) {
+		e.Blob = p.reblob(e.N, p.in.Messages[j])
+	}
 	p.variants(j, e.Blob)
 	p.event(fold.Event{Kind: fold.Reactivate, Elems: []int64{e.N}, After: after, Keys: []string{e.Key.String()}})
 	if !p.rows {
