@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"holdfast/core/content"
 	"holdfast/core/session"
 	"holdfast/core/usage"
 	"holdfast/core/wire"
@@ -119,7 +120,7 @@ func (c *Chain) fill(x *Exchange) {
 		d.Error = "upstream_error"
 	}
 	d.CostMicros, d.Priced = usage.Cost(x.frame.Model, d.Usage)
-	d.ResponseHash, d.ResponseBytes, d.Marks = x.tap.Sum(), x.tap.Total(), x.tap.Marks()
+	d.ResponseHash, d.ResponseBytes, d.Marks = content.ID(x.tap.Sum()), x.tap.Total(), x.tap.Marks()
 	switch d.Response = x.tap.Kept(); {
 	case !x.committed:
 		d.Response, d.ResponseWhy = nil, "recorded by size and hash only"

@@ -63,7 +63,7 @@ func (g *rig) open() {
 	}
 	g.client = upstream.NewClient(func() []string { return nil })
 	g.chain, err = chain.New(context.Background(), chain.Options{Ledger: g.db, Upstream: g.client, Config: g.config,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Publish: g.publish})
+		Log: slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Publish: g.publish})
 	if err != nil {
 		g.t.Fatal(err)
 	}

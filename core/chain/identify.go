@@ -238,13 +238,16 @@ func (c *Chain) load(ctx context.Context, w *world) error {
 	if w.loaded {
 		return nil
 	}
-	heads, err := c.ledger.Heads(ctx, w.key)
+	ids, err := c.ledgersOf(ctx, w.key)
 	if err != nil {
 		return storageError{session.CauseUnreadable, err}
 	}
 	w.branches = nil
-	for _, h := range heads {
-		st, err := c.ledger.Load(ctx, h.Ledger)
+	for _, id := range ids {
+		st, err := c.ledger.Load(ctx, id)
+		if errors.Is(err, session.ErrUnknown) { // an unsigned one in the making
+			continue
+		}
 		if err != nil {
 			return storageError{session.CauseUnreadable, err}
 		}
@@ -252,6 +255,19 @@ func (c *Chain) load(ctx context.Context, w *world) error {
 	}
 	w.loaded = true
 	return nil
+}
+
+// ledgersOf names the branches of a world; an unsigned world is its ledger.
+func (c *Chain) ledgersOf(ctx context.Context, w session.World) ([]string, error) {
+	if !w.Signed() {
+		return []string{w.SessRaw}, nil
+	}
+	heads, err := c.ledger.Heads(ctx, w)
+	ids := make([]string, len(heads))
+	for i := range heads {
+		ids[i] = heads[i].Ledger
+	}
+	return ids, err
 }
 
 // chooseBranch aligns against the branches of the same wire, then, for a wire

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"holdfast/core/content"
-
 	"github.com/zeebo/blake3"
 )
 
@@ -105,8 +103,8 @@ func (t *Tap) Total() int64 { return t.total }
 // Marks are the chunk marks, see session.TurnDone.
 func (t *Tap) Marks() []byte { return t.marks }
 
-// Sum names the whole reply.
-func (t *Tap) Sum() (id content.ID) {
+// Sum is the BLAKE3 digest of the whole reply.
+func (t *Tap) Sum() (id [32]byte) {
 	t.hash.Digest().Read(id[:])
 	return id
 }
