@@ -39,7 +39,14 @@ type Turns interface {
 // ("inbound", "outbound" or "response"), rebuilt and checked.
 type Bytes interface {
 	Blob(ctx context.Context, id content.ID) ([]byte, error)
-	Body(ctx context.Context, turn int64, part string) (body []byte, contentType string, err error)
+	Body(ctx context.Context, turn int64, part string) (Body, error)
+}
+
+// Body is one side of a turn. Encoding is the content encoding the bytes are
+// still in, "" for none.
+type Body struct {
+	Bytes          []byte
+	Type, Encoding string
 }
 
 // Settings is the configuration of the running process.

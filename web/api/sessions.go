@@ -41,12 +41,14 @@ type Page struct {
 
 // Verification is the outcome of checking one ledger.
 type Verification struct {
-	Session string   `json:"session"`
-	Sound   bool     `json:"sound"`
-	Rows    int64    `json:"rows"`
-	Blobs   int64    `json:"blobs"`
-	Turns   int64    `json:"turns"`
-	Faults  []string `json:"faults"`
+	Session  string   `json:"session"`
+	Sound    bool     `json:"sound"`
+	Elements int      `json:"elements"`
+	Rows     int      `json:"rows"`
+	Turns    int      `json:"turns"`
+	NotKept  int      `json:"not_kept"` // sides of turns recorded by size and hash
+	Served   string   `json:"served"`   // why the rows are not used at present, "" when they are
+	Faults   []string `json:"faults"`
 }
 
 func (a *API) sessions(w http.ResponseWriter, r *http.Request) error {

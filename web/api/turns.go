@@ -31,19 +31,22 @@ func (a *API) body(w http.ResponseWriter, r *http.Request) error {
 		NotFound(w, r)
 		return nil
 	}
-	b, contentType, err := a.Bytes.Body(r.Context(), id, part)
+	b, err := a.Bytes.Body(r.Context(), id, part)
 	if err != nil {
 		return err
 	}
-	if contentType == "" {
-		contentType = "application/octet-stream"
-	}
 	h := w.Header()
-	h.Set("Content-Type", contentType)
+	h.Set("Content-Type", "application/octet-stream")
+	if b.Type != "" {
+		h.Set("Content-Type", b.Type)
+	}
+	if b.Encoding != "" {
+		h.Set("Content-Encoding", b.Encoding)
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Content-Disposition", `attachment; filename="turn-`+strconv.FormatInt(id, 10)+"-"+part+`"`)
-	w.Write(b)
+	w.Write(b.Bytes)
 	return nil
 }
 

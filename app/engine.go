@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime/metrics"
+	"time"
+
+	"holdfast/core/chain"
+	"holdfast/core/config"
+	"holdfast/core/session"
+	"holdfast/core/upstream"
+	"holdfast/storage/ledger"
+	"holdfast/web/api"
+)
+
+// engine is what serves a home, without its listeners: the ledger, the chain
+// over it and the API that shows both. Commands that find nothing running open
+// one for themselves.
+type engine struct {
+	settings *Settings
+	ledger   *ledger.DB
+	upstream *upstream.Client
+	chain    *chain.Chain
+	hub      *api.Hub
+	api      *api.API
+	started  time.Time
+}
+
+// openEngine opens the home's ledger; the caller holds its lock. own names our
+// listeners, which /via may not reach.
+func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance string, own func() []string) (*engine, error) {
+	e := &engine{settings: s, hub: api.NewHub(), started: time.Now()}
+	db, err := ledger.Open(ctx, p.ledgerFile(), ledger.Options{Budget: s.Current().Ledger.Budget.Bytes()})
+	if err != nil {
+		return nil, &Fault{Code: exitFailed, What: "the ledger cannot be opened", Err: err,
+			Hint: "holdfast doctor says what is wrong with " + p.ledgerFile()}
+	}
+	e.ledger, e.upstream = db, upstream.NewClient(own)
+	e.chain, err = chain.New(ctx, chain.Options{
+		Ledger: db, Config: s.Current, Upstream: e.upstream, Log: log.Logger, Publish: e.hub.Publish,
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	e.api = api.New(api.Options{
+		Sessions: views{db}, Turns: views{db}, Bytes: views{db}, Settings: control{s, e.chain},
+		Status: e.status, Verify: e.verify, Hub: e.hub, Log: log.Logger,
+		Health: func() api.Health { return api.Health{OK: true, Version: version(), Instance: instance} },
+	})
+	return e, nil
+}
+
+// Close waits for the work behind finished replies and closes the ledger.
+func (e *engine) Close() error {
+	e.hub.Close()
+	e.chain.Close()
+	e.upstream.Close()
+	return e.ledger.Close()
+}
+
+// handler is the API without a guard, for a command of the same process.
+func (e *engine) handler() http.Handler {
+	mux := http.NewServeMux()
+	e.api.Register(mux)
+	mux.HandleFunc("/", api.NotFound)
+	return mux
+}
+
+// control is the settings with what else a change means to the chain.
+type control struct {
+	*Settings
+	chain *chain.Chain
+}
+
+// Change takes the settings up. Turning the rollout on again is the owner's
+// word that held groups may go on.
+func (c control) Change(ctx context.Context, values map[string]string) error {
+	if err := c.Settings.Change(ctx, values); err != nil {
+		return err
+	}
+	if values["rollout.mode"] == string(config.On) {
+		c.chain.ReleaseGroups()
+	}
+	return nil
+}
+
+// status puts the status object together.
+func (e *engine) status(ctx context.Context) (api.Status, error) {
+	c, _, broken := e.settings.Config()
+	st := e.chain.Status()
+	ev, err := e.ledger.Evidence(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
+	room, err := views{e.ledger}.Stats(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
+	ev.ByGroup = held(ev.ByGroup, st.Groups)
+	out := api.Status{
+		Version: version(), UptimeS: int64(time.Since(e.started).Seconds()), Bypass: c.Bypass,
+		Rollout: api.RolloutStatus{Mode: c.Rollout.Mode, Percent: c.Rollout.Percent, Evidence: ev},
+		Traffic: api.Traffic{Seen: st.Seen, Decrypted: st.Seen, Skipped: st.Skipped, InFlight: st.InFlight, FailedRecent: st.FailedRecent},
+		Chain: api.ChainStatus{
+			Gates: st.Gates, Breaker: api.BreakerStatus{State: session.BreakerClosed},
+			Tripwire: api.Tripwire{Sampled: st.Sampled, Equal: st.Equal, Drift: st.Drift, Diff: st.Diff, Skipped: st.TripwireSkipped},
+			CommitMs: api.Quantiles{P50: st.CommitP50, P95: st.CommitP95},
+		},
+		Ledger:      room,
+		MemoryBytes: memoryBytes(),
+		KV:          api.KVStatus{State: "off"},
+	}
+	if broken != nil {
+		out.ConfigError = broken.Error()
+	}
+	return out, nil
+}
+
+// held takes the chain's word for the state of a group: the ledger keeps the
+// counts, the chain decides who is held in shadow.
+func held(counts, states []session.GroupEvidence) []session.GroupEvidence {
+	out := append([]session.GroupEvidence{}, counts...)
+	for _, s := range states {
+		at := -1
+		for i := range out {
+			if out[i].Signal == s.Signal && out[i].Wire == s.Wire {
+				at = i
+			}
+		}
+		if at < 0 {
+			out = append(out, s)
+			continue
+		}
+		out[at].State = s.State
+	}
+	return out
+}
+
+// memoryBytes is what the Go runtime has from the system and not given back.
+func memoryBytes() int64 {
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(s)
+	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())
+}

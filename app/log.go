@@ -1,0 +1,93 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+)
+
+// Size and number of log files kept: enough for a bug report, small enough to
+// attach.
+const (
+	logMegabytes = 10
+	logFiles     = 3
+)
+
+// Log is the structured log: JSON to the file, text to a terminal. It holds no
+// content and no keys; what slips into an error's text is masked.
+type Log struct {
+	*slog.Logger
+	level *slog.LevelVar
+	file  *lumberjack.Logger
+}
+
+// openLog starts logging to the state folder, and to console when it is not
+// nil.
+func openLog(p Paths, console io.Writer) *Log {
+	l := &Log{level: new(slog.LevelVar), file: &lumberjack.Logger{
+		// The open file is one of those kept.
+		Filename: p.logFile(), MaxSize: logMegabytes, MaxBackups: logFiles - 1,
+	}}
+	opts := &slog.HandlerOptions{Level: l.level, ReplaceAttr: maskAttr}
+	handlers := []slog.Handler{slog.NewJSONHandler(l.file, opts)}
+	if console != nil {
+		handlers = append(handlers, slog.NewTextHandler(console, opts))
+	}
+	l.Logger = slog.New(slog.NewMultiHandler(handlers...))
+	return l
+}
+
+// setLevel takes a level of the settings.
+func (l *Log) setLevel(name string) {
+	var v slog.Level
+	if v.UnmarshalText([]byte(name)) == nil {
+		l.level.Set(v)
+	}
+}
+
+// Close closes the file.
+func (l *Log) Close() error { return l.file.Close() }
+
+// maskAttr masks secrets in whatever is logged, by the attribute's name and by
+// its text.
+func maskAttr(_ []string, a slog.Attr) slog.Attr {
+	if secretName(a.Key) {
+		return slog.String(a.Key, masked)
+	}
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(mask(v))
+	case error:
+		a.Value = slog.StringValue(mask(v.Error()))
+	}
+	return a
+}
+
+const masked = "(masked)"
+
+func secretName(key string) bool {
+	switch strings.ToLower(key) {
+	case "authorization", "proxy-authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "set-cookie", "token":
+		return true
+	}
+	return false
+}
+
+// mask takes keys out of a text: query parameters of URLs, bearer tokens, the
+// secret path segment of the proxy, the users of URLs, and the common key
+// formats.
+func mask(s string) string {
+	for _, m := range []struct{ find, put string }{
+		{`(?i)([?&](?:key|api[_-]?key|access_token|token|sig|signature|code)=)[^&\s"'\\]+`, `${1}` + masked},
+		{`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+`, `${1} ` + masked},
+		{`(/p/)[0-9a-f]{32}\b`, `${1}` + masked},
+		{`(://)[^/@\s"']+@`, `${1}` + masked + `@`},
+		{`\b(?:sk|pk|rk|AIza|ghp|gsk|xai)[-_A-Za-z0-9]{12,}`, masked},
+	} {
+		s = regexp.MustCompile(m.find).ReplaceAllString(s, m.put)
+	}
+	return s
+}

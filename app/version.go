@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// release is the version of this source. Builds from a checkout add the commit.
+const release = "0.1.0-dev"
+
+// version is the release with the commit the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return release
+	}
+	rev, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			rev = "+" + s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = ".modified"
+		}
+	}
+	return release + rev + dirty
+}
+
+func (c *cli) versionCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
+	cmd.RunE = c.do(func(context.Context, []string) error {
+		v := map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+		if c.json {
+			return c.printJSON(v)
+		}
+		_, err := fmt.Fprintf(c.out, "holdfast %s (%s, %s/%s)\n", v["version"], v["go"], v["os"], v["arch"])
+		return err
+	})
+	return c.withJSON(cmd)
+}
