@@ -230,6 +230,8 @@ func (c *Chain) align(x *Exchange) error {
 		return err
 	}
 	x.judge(c)
+	c.log.Debug("aligned", "turn", x.id, "ledger", x.prior.Head.Ledger, "row", x.al.Row, "stored", len(x.prior.List), "inbound", len(x.keys),
+		"rewound", len(x.al.Rewound), "appended", len(x.keys)-x.al.Appended, "replaced", len(x.al.Replaced), "removed", len(x.al.Removed), "returning", len(x.coming))
 	return nil
 }
 
