@@ -147,3 +147,22 @@ func (b *Body) Get(name string) Value {
 	}
 	return Value{}
 }
+
+// Str is the string, or empty: replies are never refused, so their readers take
+// a field of another type for absent, as Num and Obj do.
+func (v Value) Str() string {
+	s, _ := v.Text()
+	return s
+}
+
+// Num is the whole number, or 0.
+func (v Value) Num() int64 {
+	n, _ := v.Int()
+	return n
+}
+
+// Obj is the object, or one without members.
+func (v Value) Obj() Object {
+	o, _ := v.Object()
+	return o
+}

@@ -8,9 +8,9 @@ import (
 // Reply starts reading a response.
 func (Codec) Reply(stream bool) wire.Reply {
 	if stream {
-		return wire.NewEventReader(readEvent)
+		return sse.NewEventReader(readEvent)
 	}
-	return wire.NewJSONReader(readBody)
+	return sse.NewJSONReader(readBody)
 }
 
 // readEvent looks at the few events that say something about the whole reply.

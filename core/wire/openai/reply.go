@@ -8,9 +8,9 @@ import (
 // Reply starts reading a response.
 func (Codec) Reply(stream bool) wire.Reply {
 	if stream {
-		return wire.NewEventReader(readEvent)
+		return sse.NewEventReader(readEvent)
 	}
-	return wire.NewJSONReader(readChunk)
+	return sse.NewJSONReader(readChunk)
 }
 
 const done = "[DONE]"

@@ -1,4 +1,5 @@
-// Package sse splits an event stream into events as its bytes pass.
+// Package sse splits an event stream into events as its bytes pass, and carries
+// the replies of the wires: streams of events, and plain JSON bodies.
 //
 // It reads what the event-stream format allows: lines ended by CR, LF or both,
 // data over several lines, comments, a byte order mark, and writes that end at

@@ -1,22 +1,22 @@
-package wire
+package sse
 
-import "holdfast/core/wire/sse"
+import "holdfast/core/wire"
 
 // MaxReply is the largest JSON reply that is read; a longer one passes unread.
 const MaxReply = 32 << 20
 
-// EventReader is the Reply of an event stream: read takes each event into what
+// EventReader is the [wire.Reply] of an event stream: read takes each event into what
 // is known so far. It must not keep the event's data.
 type EventReader struct {
-	info  ReplyInfo
-	read  func(*ReplyInfo, sse.Event)
-	split *sse.Splitter
+	info  wire.ReplyInfo
+	read  func(*wire.ReplyInfo, Event)
+	split *Splitter
 }
 
 // NewEventReader returns a reader of one stream.
-func NewEventReader(read func(*ReplyInfo, sse.Event)) *EventReader {
+func NewEventReader(read func(*wire.ReplyInfo, Event)) *EventReader {
 	r := &EventReader{read: read}
-	r.split = sse.New(func(ev sse.Event) { read(&r.info, ev) })
+	r.split = New(func(ev Event) { read(&r.info, ev) })
 	return r
 }
 
@@ -24,7 +24,7 @@ func NewEventReader(read func(*ReplyInfo, sse.Event)) *EventReader {
 func (r *EventReader) Write(p []byte) (int, error) { return r.split.Write(p) }
 
 // Info is what is known so far, an event the stream never ended included.
-func (r *EventReader) Info() ReplyInfo {
+func (r *EventReader) Info() wire.ReplyInfo {
 	info := r.info
 	if ev, ok := r.split.Pending(); ok {
 		r.read(&info, ev)
@@ -32,19 +32,19 @@ func (r *EventReader) Info() ReplyInfo {
 	return info
 }
 
-// JSONReader is the Reply of a plain body: it is collected and read when Info
+// JSONReader is the [wire.Reply] of a plain body: it is collected and read when Info
 // finds it complete.
 type JSONReader struct {
 	body []byte
 	over bool
-	read func(*ReplyInfo, Object)
+	read func(*wire.ReplyInfo, wire.Object)
 	// info is of the first known bytes of body.
-	info  ReplyInfo
+	info  wire.ReplyInfo
 	known int
 }
 
 // NewJSONReader returns a reader of one body; read gets its top-level object.
-func NewJSONReader(read func(*ReplyInfo, Object)) *JSONReader {
+func NewJSONReader(read func(*wire.ReplyInfo, wire.Object)) *JSONReader {
 	return &JSONReader{read: read}
 }
 
@@ -60,12 +60,12 @@ func (r *JSONReader) Write(p []byte) (int, error) {
 
 // Info reads the body if it is complete by now; a complete one is terminal. It
 // looks at the last byte first, so that asking after every write stays cheap.
-func (r *JSONReader) Info() ReplyInfo {
+func (r *JSONReader) Info() wire.ReplyInfo {
 	if r.known == len(r.body) {
 		return r.info
 	}
-	r.info, r.known = ReplyInfo{}, len(r.body)
-	v := ValueOf(r.body)
+	r.info, r.known = wire.ReplyInfo{}, len(r.body)
+	v := wire.ValueOf(r.body)
 	if !v.Is('{') || r.body[v.End-1] != '}' {
 		return r.info
 	}
@@ -74,23 +74,4 @@ func (r *JSONReader) Info() ReplyInfo {
 		r.info.Terminal = true
 	}
 	return r.info
-}
-
-// Str is the string, or empty: replies are never refused, so their readers take
-// a field of another type for absent, as Num and Obj do.
-func (v Value) Str() string {
-	s, _ := v.Text()
-	return s
-}
-
-// Num is the whole number, or 0.
-func (v Value) Num() int64 {
-	n, _ := v.Int()
-	return n
-}
-
-// Obj is the object, or one without members.
-func (v Value) Obj() Object {
-	o, _ := v.Object()
-	return o
 }
