@@ -92,7 +92,7 @@ func TestReplyBody(t *testing.T) {
 		"cut":      {body[:len(body)-1], wire.ReplyInfo{}},
 		"error":    {`{"type":"error","error":{"type":"rate_limit_error","message":"m"}}`, wire.ReplyInfo{Err: "rate_limit_error", Terminal: true}},
 		"not JSON": {"<html>", wire.ReplyInfo{}},
-		"too long": {body + strings.Repeat(" ", sse.MaxReply), wire.ReplyInfo{}},
+		"too long": {`{"pad":"` + strings.Repeat("x", sse.MaxReply) + `",` + body[1:], wire.ReplyInfo{}},
 	} {
 		for _, size := range []int{11, 1 << 20} {
 			if len(c.body) > 1<<20 && size < 1<<20 {

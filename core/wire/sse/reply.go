@@ -5,8 +5,8 @@ import "holdfast/core/wire"
 // MaxReply is the largest JSON reply that is read; a longer one passes unread.
 const MaxReply = 32 << 20
 
-// EventReader is the [wire.Reply] of an event stream: read takes each event into what
-// is known so far. It must not keep the event's data.
+// EventReader is the [wire.Reply] of an event stream: read takes each event into
+// what is known so far. It must not keep the event's data.
 type EventReader struct {
 	info  wire.ReplyInfo
 	read  func(*wire.ReplyInfo, Event)
@@ -32,8 +32,8 @@ func (r *EventReader) Info() wire.ReplyInfo {
 	return info
 }
 
-// JSONReader is the [wire.Reply] of a plain body: it is collected and read when Info
-// finds it complete.
+// JSONReader is the [wire.Reply] of a plain body: it is collected, and read when
+// Info finds it complete.
 type JSONReader struct {
 	body []byte
 	over bool
