@@ -54,9 +54,13 @@ func (c *cli) doctorCommand() *cobra.Command {
 		d := &doctor{cli: c, paths: paths}
 		checks := d.examine(ctx)
 		if bundle != "" {
-			if err := d.bundle(ctx, bundle, checks); err != nil {
-				return err
-			}
+			err = d.bundle(ctx, bundle, checks)
+		}
+		if d.backend != nil {
+			err = errors.Join(err, d.backend.close())
+		}
+		if err != nil {
+			return err
 		}
 		return c.report(checks, bundle)
 	})
