@@ -48,6 +48,7 @@ func (c *Chain) complete(x *Exchange) {
 		c.logged(x, "record", c.ledger.Record(ctx, t))
 	}
 	c.report(x)
+	c.nameNext(x)
 	c.logged(x, "finish", c.ledger.Finish(ctx, &x.done))
 	for _, d := range x.degrades {
 		d.Served = x.path
@@ -93,6 +94,22 @@ func (c *Chain) settleWorld(x *Exchange) {
 	x.done.NeedsRestamp = &needs
 	if c.groups.turn(c.now(), x.key.Signal, h.Wire, x.gate.Feeds) {
 		c.log.Error("a group of clients is held in shadow after too many faults", "signal", x.key.Signal, "wire", h.Wire)
+	}
+}
+
+// nameNext remembers the head of the list by one hash, for the next turn.
+func (c *Chain) nameNext(x *Exchange) {
+	if !x.committed || len(x.keys) <= headSlack {
+		return
+	}
+	h := head{n: len(x.keys) - headSlack, list: x.next.List, wire: string(x.codec.Family())}
+	h.sum = content.Of(x.body.Head(h.n))
+	x.world.mu.Lock()
+	defer x.world.mu.Unlock()
+	for _, b := range x.world.branches {
+		if b.st.Head.Ledger == x.next.Head.Ledger && b.st.Head.ListTurn == x.id {
+			b.head = h
+		}
 	}
 }
 

@@ -129,12 +129,13 @@ func isSide(x *Exchange) bool {
 	return x.traffic.Signed && !f.Tools && (f.JSONFormat || f.MaxOutput > 0 && f.MaxOutput <= sideOutput)
 }
 
-// name gives every element its raw hash and its key. Elements whose bytes were
-// seen before are not decoded again.
+// name gives every element its raw hash and its key. A head of the list equal
+// to last turn's is recognised by one hash over all of it; other elements whose
+// bytes were seen before are hashed but not decoded again.
 func (c *Chain) name(x *Exchange) error {
 	n := len(x.body.Elements)
 	x.raws, x.keys, x.messages = make([]content.ID, n), make([]content.ID, n), make([]*chat.Message, n)
-	for j := range x.raws {
+	for j := c.nameHead(x); j < n; j++ {
 		x.raws[j] = content.Of(x.body.Element(j))
 		if key, ok := c.memory.keys.get(x.raws[j], x.codec.Family()); ok {
 			x.keys[j] = key
@@ -147,6 +148,21 @@ func (c *Chain) name(x *Exchange) error {
 		c.memory.keys.set(x.raws[j], x.codec.Family(), x.keys[j])
 	}
 	return nil
+}
+
+// nameHead names the elements of a head that is byte for byte last turn's and
+// returns how many those are.
+func (c *Chain) nameHead(x *Exchange) int {
+	for _, h := range c.memory.heads(x.key, string(x.codec.Family())) {
+		if h.n > len(x.body.Elements) || content.Of(x.body.Head(h.n)) != h.sum {
+			continue
+		}
+		for j := range h.n {
+			x.raws[j], x.keys[j] = h.list[j].Raw, h.list[j].Key
+		}
+		return h.n
+	}
+	return 0
 }
 
 func (c *Chain) decodeElement(x *Exchange, j int) error {

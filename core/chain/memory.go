@@ -3,6 +3,7 @@ package chain
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 
 	"holdfast/core/content"
@@ -35,9 +36,24 @@ type world struct {
 type branch struct {
 	st   *session.State
 	last lastTurn
+	// head names the first elements of the last list by one hash.
+	head head
 	// served and compared count turns since the state was loaded.
 	served, compared int
 }
+
+// head is the start of a list as it was sent: sum is the hash of the bytes of
+// its first n elements, separators included.
+type head struct {
+	n    int
+	sum  content.ID
+	list []session.Elem
+	wire string
+}
+
+// headSlack is how many elements at the end are left out of the head: clients
+// move their cache markers among the last few.
+const headSlack = 4
 
 // lastTurn is what the change report needs of the turn before.
 type lastTurn struct {
@@ -141,6 +157,26 @@ func (m *memory) world(key session.World) *world {
 	m.order.MoveToFront(w.at)
 	w.uses++
 	return w
+}
+
+// heads returns what is known of the lists of a world's branches, longest
+// first, without making the world.
+func (m *memory) heads(key session.World, wire string) (out []head) {
+	m.mu.Lock()
+	w := m.worlds[key]
+	m.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.branches {
+		if b.head.n > 0 && b.head.wire == wire {
+			out = append(out, b.head)
+		}
+	}
+	slices.SortFunc(out, func(a, b head) int { return b.n - a.n })
+	return out
 }
 
 func (m *memory) release(w *world) {

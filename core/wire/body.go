@@ -24,6 +24,14 @@ type Body struct {
 // Element returns the bytes of the i-th element.
 func (b *Body) Element(i int) []byte { return b.Elements[i].Of(b.Raw) }
 
+// Head returns the bytes of the first n elements with what stands between them.
+func (b *Body) Head(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return b.Raw[b.Elements[0].Start:b.Elements[n-1].End]
+}
+
 // Field returns the raw value of a top-level member, nil when absent.
 func (b *Body) Field(name string) []byte {
 	for _, f := range b.Fields {
