@@ -327,10 +327,13 @@ func rewind(p *player, k *talk) (bool, bool) {
 
 // comeBack undoes the last rewind: its elements return behind the same one.
 func comeBack(p *player, k *talk) (bool, bool) {
-	if len(k.rewound) == 0 || k.view[len(k.view)-1].removed {
+	if len(k.rewound) == 0 {
 		return false, false
 	}
 	k.view = k.view[:len(k.view)-1]
+	for k.view[len(k.view)-1].removed { // stood behind the last kept one
+		k.view = k.view[:len(k.view)-1]
+	}
 	k.view = append(k.view, k.rewound...)
 	k.rewound = nil
 	return true, false
