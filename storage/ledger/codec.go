@@ -60,8 +60,10 @@ func (p *packer) pack(b []byte) []byte {
 			return out
 		}
 	}
-	return append(append(make([]byte, 0, len(b)+1), packPlain), b...)
+	return plain(b)
 }
+
+func plain(b []byte) []byte { return append(append(make([]byte, 0, len(b)+1), packPlain), b...) }
 
 // unpack is the reverse of pack; nothing unpacks to nothing.
 func (p *packer) unpack(b []byte) ([]byte, error) {

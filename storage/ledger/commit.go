@@ -56,16 +56,10 @@ func (d *DB) Commit(ctx context.Context, sc *session.Commit) error {
 		if err := d.roomFor(ctx, w, c.bytes, false); err != nil {
 			return err
 		}
-		depth := int64(1)
-		if c.Create {
-			err = createHead(ctx, w, &c.Head)
-		} else {
-			depth, err = moveHead(ctx, w, c.Base, &c.Head)
-		}
-		if err != nil {
+		if err := move(ctx, w, c); err != nil {
 			return err
 		}
-		if err := d.append(ctx, w, c, depth == 0); err != nil {
+		if err := d.append(ctx, w, c); err != nil {
 			return err
 		}
 		if err := apply(ctx, w, c); err != nil {
@@ -151,11 +145,18 @@ func known(ctx context.Context, w *conn, c *ready) error {
 	return err
 }
 
+func move(ctx context.Context, w *conn, c *ready) error {
+	if c.Create {
+		return createHead(ctx, w, &c.Head)
+	}
+	return moveHead(ctx, w, c.Base, &c.Head)
+}
+
 // append is step 1: the turn's inbound part, elements, bytes.
-func (d *DB) append(ctx context.Context, w *conn, c *ready, whole bool) error {
-	list := difference(&c.Turn.List)
-	if whole {
-		list = keyFrame(&c.Turn.List)
+func (d *DB) append(ctx context.Context, w *conn, c *ready) error {
+	list, err := store(ctx, w, &c.Turn.List)
+	if err != nil {
+		return err
 	}
 	if err := d.putTurn(ctx, w, &c.Turn, list); err != nil {
 		return err

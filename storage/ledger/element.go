@@ -82,7 +82,7 @@ func reblob(ctx context.Context, c *conn, ledger string, b session.Reblob) (old 
 func (d *DB) FindRewound(ctx context.Context, ledger string, epoch int64, key content.ID, prev int64) (e session.Element, rows []session.Row, err error) {
 	err = d.view(ctx, "find rewound", func(ctx context.Context, c *conn) error {
 		found, err := c.one(ctx, "SELECT "+elemCols+` FROM element
-			WHERE key = ? AND ledger_id = ? AND state = 'rewound' AND prev = ? ORDER BY n DESC LIMIT 1`, func(r *row) (err error) {
+			WHERE key = ? AND state IN ('folded','rewound') AND state = 'rewound' AND ledger_id = ? AND prev = ? ORDER BY n DESC LIMIT 1`, func(r *row) (err error) {
 			e, err = readElement(r)
 			return err
 		}, key[:], ledger, prev)

@@ -111,7 +111,7 @@ func (d *DB) open(ctx context.Context, wrap func(driver.Connector) driver.Connec
 	if d.dial, err = connector(d.path, writing, wrap); err != nil {
 		return err
 	}
-	if d.w, err = dial(ctx, d.dial); err != nil {
+	if err := d.writable(ctx); err != nil {
 		return err
 	}
 	if err := migrate(ctx, d.w, sqlFiles); err != nil {
@@ -244,23 +244,16 @@ func (d *DB) write(ctx context.Context, op string, f func(context.Context, *conn
 
 // writeThen is write, with then run after the commit and still under the lock.
 func (d *DB) writeThen(ctx context.Context, op string, f, then func(context.Context, *conn) error) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("ledger: %s: %w", op, err)
-	}
-	ctx = context.WithoutCancel(ctx)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.writable(ctx); err != nil {
-		return d.fail(op, err)
-	}
-	if err := d.transact(ctx, f); err != nil {
-		return d.fail(op, err)
-	}
-	d.keeper.wrote()
-	if then == nil {
-		return nil
-	}
-	return d.fail(op, then(ctx, d.w))
+	return d.locked(ctx, op, func(ctx context.Context, _ *conn) error {
+		if err := d.transact(ctx, f); err != nil {
+			return err
+		}
+		d.keeper.wrote()
+		if then == nil {
+			return nil
+		}
+		return then(ctx, d.w)
+	})
 }
 
 // transact needs mu.
@@ -290,10 +283,27 @@ func (d *DB) writable(ctx context.Context) (err error) {
 	if d.closed.Load() {
 		return errors.New("the ledger is closed")
 	}
-	if d.w == nil {
-		d.w, err = dial(ctx, d.dial)
+	if d.w != nil {
+		return nil
 	}
-	return err
+	if d.w, err = dial(ctx, d.dial); err != nil {
+		return err
+	}
+	return d.guard(ctx, d.w)
+}
+
+// locked runs f on the writing connection outside any transaction.
+func (d *DB) locked(ctx context.Context, op string, f func(context.Context, *conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("ledger: %s: %w", op, err)
+	}
+	ctx = context.WithoutCancel(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.writable(ctx); err != nil {
+		return d.fail(op, err)
+	}
+	return d.fail(op, f(ctx, d.w))
 }
 
 // view runs f on a snapshot of the file.

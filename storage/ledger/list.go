@@ -12,23 +12,34 @@ import (
 // stored is a list as a turn row holds it: the first common items of turn prev,
 // then items. Items before own hold no blob reference: an earlier turn does.
 type stored struct {
-	prev        int64
-	common, own int
-	items       []session.ListItem
+	prev               int64
+	common, own, depth int
+	items              []session.ListItem
 }
 
-// difference stores a list as it was planned.
-func difference(l *session.TurnList) stored {
-	return stored{prev: l.Prev, common: l.Common, items: l.Tail}
-}
-
-// keyFrame stores it whole. The references stay those of the tail, so a key
-// frame costs its numbers and hashes alone.
-func keyFrame(l *session.TurnList) stored {
+// store decides how a list is written: as the difference it was planned as, or
+// whole when that would be one too many in a row. A key frame leaves the
+// references with the tail, so it costs its numbers and hashes alone. A list
+// whose predecessor is gone was planned too long ago.
+func store(ctx context.Context, c *conn, l *session.TurnList) (stored, error) {
+	s := stored{prev: l.Prev, common: l.Common, items: l.Tail}
 	if l.Prev == 0 {
-		return difference(l)
+		return s, nil
 	}
-	return stored{own: l.Common, items: l.Whole}
+	found, err := c.one(ctx, "SELECT kept, list_depth FROM turn WHERE id = ?", func(r *row) error {
+		if !r.flag(0) {
+			return session.ErrStale
+		}
+		s.depth = int(r.num(1)) + 1
+		return nil
+	}, l.Prev)
+	if err == nil && !found {
+		err = session.ErrStale
+	}
+	if s.depth >= session.KeyFrameEvery {
+		s = stored{own: l.Common, items: l.Whole}
+	}
+	return s, err
 }
 
 const selectList = "SELECT list_prev, list_common, list_own, list, kept, why FROM turn WHERE id = ?"
@@ -57,7 +68,7 @@ func resolve(ctx context.Context, c *conn, turn int64) ([]session.ListItem, erro
 		if err != nil {
 			return nil, err
 		}
-		if len(chain) > maxChain {
+		if len(chain) > session.KeyFrameEvery {
 			return nil, fmt.Errorf("%w: the list of turn %d follows itself", ErrCorrupt, turn)
 		}
 		chain = append(chain, s)
@@ -73,10 +84,6 @@ func resolve(ctx context.Context, c *conn, turn int64) ([]session.ListItem, erro
 	}
 	return items, nil
 }
-
-// maxChain bounds how many differences are followed: turns that overlap can
-// jump a key frame or two, never this many.
-const maxChain = 16 * session.KeyFrameEvery
 
 func putView(view []session.ViewRun) []byte {
 	var out []byte

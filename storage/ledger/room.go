@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 
 	"holdfast/core/session"
 )
@@ -74,3 +75,10 @@ func (d *DB) roomFor(ctx context.Context, c *conn, n int64, bodyless bool) error
 
 // stepFull is why a reply is not kept that came when the budget was used up.
 const stepFull = "the ledger budget was used up"
+
+// guard makes the engine itself refuse to grow the file past the budget, should
+// an estimate be wrong; c is the writing connection.
+func (d *DB) guard(ctx context.Context, c *conn) error {
+	_, record := d.limits()
+	return c.once(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", record/pageBytes))
+}

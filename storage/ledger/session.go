@@ -24,18 +24,17 @@ const (
 	insertHead = `INSERT INTO session (ledger_id, signal, sess_raw, lane, branch, parent, fork_elem, title, model, wire,
 	window, tools, mode, bucket, member, epoch, version, structure, structure_version, sum,
 	rhythm, head_seq, next_row_id, next_elem, next_ref, next_block, list_turn, list_len, list_sum, rewound,
-	last_gate, breaker, needs_restamp, created_at, last_seen, list_depth)
-	VALUES (?,?,?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?, ?,?,?,?,?, 0)`
+	last_gate, breaker, needs_restamp, created_at, last_seen)
+	VALUES (?,?,?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?, ?,?,?,?,?)`
 
-	// The compare-and-set of the commit, and its place among key frames. What
-	// is fixed at first sight and the totals, which Finish alone adds to, are
-	// not named. A reason to re-stamp is never cleared here: it may have been
+	// The compare-and-set of the commit. What is fixed at first sight and the
+	// totals, which Finish alone adds to, are not named. A reason to re-stamp is never cleared here: it may have been
 	// set after this commit was planned, and only a re-stamp answers it.
 	updateHead = `UPDATE session SET title = ?, model = ?, wire = ?, window = ?, tools = ?, mode = ?, version = ?, structure = ?,
 	structure_version = ?, sum = ?, rhythm = ?, head_seq = ?, next_row_id = ?, next_elem = ?, next_ref = ?, next_block = ?,
 	list_turn = ?, list_len = ?, list_sum = ?, rewound = ?, last_gate = ?, breaker = ?,
-	needs_restamp = iif(? = '', needs_restamp, ?), last_seen = max(last_seen, ?), list_depth = (list_depth + 1) % ?
-	WHERE ledger_id = ? AND version = ? AND epoch = ? AND deleting IS NULL RETURNING list_depth`
+	needs_restamp = iif(? = '', needs_restamp, ?), last_seen = max(last_seen, ?)
+	WHERE ledger_id = ? AND version = ? AND epoch = ? AND deleting IS NULL`
 )
 
 func readHead(r *row) (session.Head, error) {
@@ -82,11 +81,8 @@ func (d *DB) Unsigned(ctx context.Context, sums []content.ID) (heads []session.H
 
 func (d *DB) heads(ctx context.Context, op, q string, args ...driver.Value) (heads []session.Head, err error) {
 	err = d.view(ctx, op, func(ctx context.Context, c *conn) error {
-		return c.query(ctx, q, func(r *row) error {
-			h, err := readHead(r)
-			heads = append(heads, h)
-			return err
-		}, args...)
+		heads, err = headsOf(ctx, c, q, args...)
+		return err
 	})
 	return heads, err
 }
@@ -132,22 +128,21 @@ func createHead(ctx context.Context, c *conn, h *session.Head) error {
 }
 
 // moveHead is the compare-and-set: ErrStale unless the session still has the
-// version the plan was made from. depth counts turns since the last key frame,
-// 0 when this one becomes a key frame.
-func moveHead(ctx context.Context, c *conn, base int64, h *session.Head) (depth int64, err error) {
+// version, and the epoch, the plan was made from.
+func moveHead(ctx context.Context, c *conn, base int64, h *session.Head) error {
 	brk, err := json.Marshal(h.Breaker)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	found, err := c.one(ctx, updateHead, func(r *row) error { depth = r.num(0); return nil },
+	n, err := c.exec(ctx, updateHead,
 		h.Title, h.Model, h.Wire, int64(h.Window), flag(h.Tools), string(h.Mode), h.Version, nullBytes(h.Structure),
 		h.StructureVersion, nullHash(h.Sum), nullBytes(h.Rhythm), h.HeadSeq, h.NextRow, h.NextElem, h.NextRef, h.NextBlock,
 		h.ListTurn, int64(h.ListLen), nullHash(h.ListSum), int64(h.Rewound), h.LastGate, string(brk),
-		h.NeedsRestamp, h.NeedsRestamp, h.LastSeen, int64(session.KeyFrameEvery), h.Ledger, base, h.Epoch)
-	if err == nil && !found {
+		h.NeedsRestamp, h.NeedsRestamp, h.LastSeen, h.Ledger, base, h.Epoch)
+	if err == nil && n != 1 {
 		err = session.ErrStale
 	}
-	return depth, err
+	return err
 }
 
 const upsertWorld = `INSERT INTO l1_world (signal, sess_raw, lane, branch, ledger_id, mode, route, bucket, epoch, parent_ledger, fork_elem, created_at, last_seen)

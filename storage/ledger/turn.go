@@ -12,8 +12,8 @@ import (
 
 const (
 	insertTurn = `INSERT INTO turn (id, ledger_id, signal, sess_raw, lane, at, home, model, route, wire_in, wire_out, path, gate, stream, encoding,
-	bytes_in, bytes_out, in_hash, out_hash, kept, why, list_prev, list_common, list_own, fields, view, skeleton, list)
-	VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`
+	bytes_in, bytes_out, in_hash, out_hash, kept, why, list_prev, list_common, list_own, list_depth, fields, view, skeleton, list)
+	VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`
 
 	turnCols = `t.id, t.ledger_id, coalesce(t.signal, s.signal), coalesce(t.sess_raw, s.sess_raw), coalesce(t.lane, s.lane),
 	t.at, t.home, t.model, t.route, t.wire_in, t.wire_out, t.path, t.gate, t.stream, t.encoding,
@@ -40,14 +40,19 @@ func (d *DB) putTurn(ctx context.Context, c *conn, t *session.Turn, list stored)
 	}
 	_, err := c.exec(ctx, insertTurn, t.ID, nullText(t.Ledger), signal, raw, lane, t.At, string(t.Home), t.Model, t.Route, t.WireIn, t.WireOut,
 		string(t.Path), t.Gate, flag(t.Stream), t.Encoding, t.BytesIn, t.BytesOut, nullHash(t.InHash), nullHash(t.OutHash), flag(t.Kept), why,
-		list.prev, int64(list.common), int64(list.own), nullBytes(putFields(fieldsOf(t))), nullBytes(putView(t.View)),
+		list.prev, int64(list.common), int64(list.own), int64(list.depth), nullBytes(putFields(fieldsOf(t))), nullBytes(putView(t.View)),
 		nullBytes(d.packSkeleton(t.Skeleton)), nullBytes(putItems(list.items)))
 	return err
 }
 
+// packSkeleton leaves short ones plain: they differ from turn to turn in a few
+// numbers, and compressing takes longer than writing them.
 func (d *DB) packSkeleton(b []byte) []byte {
-	if len(b) == 0 {
+	switch {
+	case len(b) == 0:
 		return nil
+	case len(b) < 1<<10:
+		return plain(b)
 	}
 	return d.zip.pack(b)
 }

@@ -22,7 +22,8 @@ const idleAfter = 2 * time.Second
 type keeper struct {
 	db   *DB
 	c    *conn
-	wake chan struct{}
+	wake chan struct{} // a transaction was committed
+	ask  chan chan struct{}
 	quit chan struct{}
 	done chan struct{}
 	// writes counts transactions since the start, by the writer.
@@ -34,7 +35,7 @@ func startKeeper(ctx context.Context, d *DB) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), ask: make(chan chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
 	go k.run()
 	return k, nil
 }
@@ -59,6 +60,7 @@ func (k *keeper) run() {
 	idle.Stop()
 	var since int64 // writes when the WAL was last written back
 	for {
+		var ready chan struct{}
 		select {
 		case <-k.quit:
 			return
@@ -71,9 +73,23 @@ func (k *keeper) run() {
 			if k.writes.Load() == since {
 				continue
 			}
+		case ready = <-k.ask:
 		}
 		since = k.writes.Load()
 		k.writeBack()
+		if ready != nil {
+			close(ready)
+		}
+	}
+}
+
+// now has the WAL written back and waits for it.
+func (k *keeper) now() {
+	ready := make(chan struct{})
+	select {
+	case k.ask <- ready:
+		<-ready
+	case <-k.done:
 	}
 }
 

@@ -31,7 +31,6 @@ CREATE TABLE session (
   list_turn         INTEGER NOT NULL,          -- turn whose list is the last inbound one; 0 for none
   list_len          INTEGER NOT NULL,          -- elements in that list
   list_sum          BLOB,                      -- chained key sum of that list
-  list_depth        INTEGER NOT NULL,          -- commits since the last key frame
   rewound           INTEGER NOT NULL,          -- elements in state rewound
   last_gate         TEXT NOT NULL,
   breaker           TEXT NOT NULL,             -- JSON

@@ -15,8 +15,9 @@ CREATE TABLE element (
   cores        BLOB NOT NULL,                  -- kind, canonical id and repeat of each core
   PRIMARY KEY (ledger_id, n)
 ) STRICT, WITHOUT ROWID;
--- Which ledgers hold this element, and did a rewound one come back?
-CREATE INDEX element_key ON element(key);
+-- Which folds hold this element, and did a rewound one come back? Only elements
+-- in these states are ever looked for by key, so the others do not pay.
+CREATE INDEX element_key ON element(key) WHERE state IN ('folded','rewound');
 
 -- echo: private rounds of a turn, by the element that carries their answer.
 CREATE TABLE echo (

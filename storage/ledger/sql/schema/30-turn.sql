@@ -52,6 +52,7 @@ CREATE TABLE turn (
   list_prev    INTEGER NOT NULL,               -- turn whose list this one continues; 0 for a key frame
   list_common  INTEGER NOT NULL,               -- items taken from it
   list_own     INTEGER NOT NULL,               -- items of list before this one hold no blob reference
+  list_depth   INTEGER NOT NULL,               -- turns since the last key frame
   fields       BLOB,                           -- name, hash and ownership of each large top-level field
   view         BLOB,                           -- outbound list where it is not the inbound one, JSON
   skeleton     BLOB,                           -- packed

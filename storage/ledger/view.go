@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"holdfast/core/session"
+	"holdfast/core/usage"
+)
+
+// SessionQuery asks for one page of sessions, the one seen last first. Q is
+// looked for, in any case, in title, model, host id and ledger id.
+type SessionQuery struct {
+	Q          string
+	Page, Size int // Page counts from 1
+}
+
+// Currency is what the totals of this file are in.
+const Currency = "USD"
+
+// sessionFilter matches ?1 literally: it is no pattern.
+const sessionFilter = ` FROM session WHERE deleting IS NULL AND (?1 = '' OR
+	instr(lower(title || char(10) || model || char(10) || sess_raw || char(10) || ledger_id), lower(?1)) > 0)`
+
+// Sessions returns one page of sessions and how many there are in all.
+func (d *DB) Sessions(ctx context.Context, q SessionQuery) (out []session.SessionView, total int, err error) {
+	err = d.view(ctx, "sessions", func(ctx context.Context, c *conn) error {
+		n, err := c.number(ctx, "SELECT count(*)"+sessionFilter, q.Q)
+		if err != nil {
+			return err
+		}
+		total = int(n)
+		heads, err := headsOf(ctx, c, "SELECT "+headCols+sessionFilter+" ORDER BY last_seen DESC, ledger_id LIMIT ?2 OFFSET ?3",
+			q.Q, int64(q.Size), offset(q.Page, q.Size))
+		if err != nil {
+			return err
+		}
+		for i := range heads {
+			v, err := sessionView(ctx, c, &heads[i])
+			if err != nil {
+				return err
+			}
+			out = append(out, v)
+		}
+		return nil
+	})
+	return out, total, err
+}
+
+func offset(page, size int) int64 { return int64(max(page-1, 0)) * int64(size) }
+
+func headsOf(ctx context.Context, c *conn, q string, args ...driver.Value) (heads []session.Head, err error) {
+	err = c.query(ctx, q, func(r *row) error {
+		h, err := readHead(r)
+		heads = append(heads, h)
+		return err
+	}, args...)
+	return heads, err
+}
+
+// Session returns one session by its ledger id.
+func (d *DB) Session(ctx context.Context, ledger string) (v session.SessionView, err error) {
+	err = d.view(ctx, "session", func(ctx context.Context, c *conn) error {
+		h, err := head(ctx, c, ledger)
+		if err != nil {
+			return err
+		}
+		v, err = sessionView(ctx, c, &h)
+		return err
+	})
+	return v, err
+}
+
+func sessionView(ctx context.Context, c *conn, h *session.Head) (session.SessionView, error) {
+	t := h.Totals
+	read := t.Input + t.Cached + t.CacheWrite
+	v := session.SessionView{ID: h.Ledger, Title: h.Title, Signal: h.Signal, SessRaw: h.SessRaw, Lane: h.Lane, Parent: h.Parent, Mode: h.Mode, Route: session.RouteFull,
+		Epoch: h.Epoch, Wire: h.Wire, Model: h.Model, Window: int64(h.Window), CreatedAt: h.CreatedAt, LastSeen: h.LastSeen, Turns: t.Turns,
+		Tokens:   session.TokenView{Inbound: read, Outbound: read, Cached: t.Cached, CacheWrite: t.CacheWrite, Output: t.Output},
+		Cost:     session.CostView{Direct: money(t.CostMicros), Sent: money(t.CostMicros), Currency: Currency, Estimate: t.Estimated > 0 || t.Unpriced > 0},
+		LastGate: h.LastGate, Breaker: h.Breaker}
+	if read > 0 {
+		v.CacheHit = float64(t.Cached) / float64(read)
+	}
+	err := c.query(ctx, "SELECT state, count(*) FROM element WHERE ledger_id = ? GROUP BY state", func(r *row) error {
+		v.Elements += r.num(1)
+		switch session.ElemState(r.text(0)) {
+		case session.Live, session.Overlaid:
+			v.Live += r.num(1)
+		case session.Folded:
+			v.Folded += r.num(1)
+		}
+		return nil
+	}, h.Ledger)
+	if err == nil {
+		v.Route = storedRoute(ctx, c, h)
+	}
+	return v, err
+}
+
+func money(micros int64) float64 { return float64(micros) / 1e6 }
+
+// storedRoute is the route l1_world keeps; full where it keeps none or cannot
+// be read. What serves the next turn is the caller's to work out.
+func storedRoute(ctx context.Context, c *conn, h *session.Head) session.Route {
+	route := session.RouteFull
+	if has, err := hasTable(ctx, c, "l1_world"); err != nil || !has || !h.Signed() {
+		return route
+	}
+	_, err := c.one(ctx, "SELECT route FROM l1_world WHERE sess_raw = ? AND signal = ? AND lane = ? AND branch = ?", func(r *row) error {
+		route = session.Route(r.text(0))
+		return nil
+	}, h.SessRaw, h.Signal, h.Lane, int64(h.Branch))
+	if err != nil {
+		return session.RouteFull
+	}
+	return route
+}
+
+// ErrAmbiguous: a prefix that several sessions share.
+var ErrAmbiguous = errors.New("ledger: the prefix fits several sessions")
+
+// FindLedger returns the only ledger id that starts with prefix.
+func (d *DB) FindLedger(ctx context.Context, prefix string) (id string, err error) {
+	var ids []string
+	err = d.view(ctx, "find", func(ctx context.Context, c *conn) error {
+		return c.query(ctx, `SELECT ledger_id FROM session WHERE deleting IS NULL AND substr(ledger_id, 1, length(?1)) = ?1
+			ORDER BY ledger_id = ?1 DESC, ledger_id LIMIT 4`, func(r *row) error { ids = append(ids, r.text(0)); return nil }, prefix)
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0 || prefix == "":
+		return "", fmt.Errorf("ledger: session %q: %w", prefix, session.ErrUnknown)
+	case len(ids) == 1 || ids[0] == prefix:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%w: %s", ErrAmbiguous, strings.Join(ids, ", "))
+}
+
+// Stats is what the file holds and takes.
+type Stats struct {
+	Bytes    usage.Bytes // of file and WAL, as the disk sees them
+	Budget   usage.Bytes
+	Sessions int64
+	Blobs    int64
+}
+
+// Stats measures.
+func (d *DB) Stats(ctx context.Context) (s Stats, err error) {
+	s.Budget = usage.Bytes(d.budget.Load())
+	for _, suffix := range [...]string{"", "-wal"} {
+		if info, err := os.Stat(d.path + suffix); err == nil { // no WAL is no error
+			s.Bytes += usage.Bytes(info.Size())
+		}
+	}
+	err = d.view(ctx, "stats", func(ctx context.Context, c *conn) error {
+		if s.Sessions, err = c.number(ctx, "SELECT count(*) FROM session WHERE deleting IS NULL"); err != nil {
+			return err
+		}
+		s.Blobs, err = c.number(ctx, "SELECT count(*) FROM blob")
+		return err
+	})
+	return s, err
+}
