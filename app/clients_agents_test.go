@@ -38,8 +38,6 @@ func newSandbox(t *testing.T) sandbox {
 	return s
 }
 
-// patience bounds one run of a client; a whole one takes seconds.
-const patience = 3 * time.Minute
 
 // run runs a program in the sandbox with nothing of our own environment.
 func (s sandbox) run(t *testing.T, env []string, program string, args ...string) []byte {

@@ -1,4 +1,4 @@
-//go:build clients
+//go:build clients || bench
 
 package main
 
@@ -19,6 +19,9 @@ import (
 	"time"
 )
 
+// patience bounds one run of a client; a whole one takes seconds.
+const patience = 3 * time.Minute
+
 // buildProgram compiles the program as it is shipped for servers.
 func buildProgram(t *testing.T) string {
 	t.Helper()
@@ -36,6 +39,9 @@ type holdfast struct {
 	program, home   string
 	addr, inspector string
 	token           string
+	pid             int
+	ended           chan error
+	log             bytes.Buffer
 }
 
 // startHoldfast starts the program in a rollout mode and stops it, with the
@@ -48,23 +54,31 @@ func startHoldfast(t *testing.T, program, mode string) *holdfast {
 		t.Fatal(err)
 	}
 	cmd := h.command("serve", "--addr", "127.0.0.1:0", "--inspector-addr", "127.0.0.1:0")
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.Stdout, cmd.Stderr = &h.log, &h.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("serve: %v\n%s", err, log.Bytes())
-		}
-	})
-	h.await(t, ended, &log)
+	h.pid, h.ended = cmd.Process.Pid, make(chan error, 1)
+	go func() { h.ended <- cmd.Wait() }()
+	t.Cleanup(func() { h.stop(t) })
+	h.await(t)
 	return h
+}
+
+// stop ends the program as a person would and checks how it left. A second
+// call does nothing.
+func (h *holdfast) stop(t *testing.T) {
+	t.Helper()
+	if h.pid == 0 {
+		return
+	}
+	if err := syscall.Kill(h.pid, syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	h.pid = 0
+	if err := <-h.ended; err != nil {
+		t.Errorf("serve: %v\n%s", err, h.log.Bytes())
+	}
 }
 
 func (h *holdfast) command(args ...string) *exec.Cmd {
@@ -74,7 +88,7 @@ func (h *holdfast) command(args ...string) *exec.Cmd {
 }
 
 // await waits for runtime.json, which says that both listeners are open.
-func (h *holdfast) await(t *testing.T, ended chan error, log *bytes.Buffer) {
+func (h *holdfast) await(t *testing.T) {
 	t.Helper()
 	for {
 		data, err := os.ReadFile(filepath.Join(h.home, "runtime.json"))
@@ -87,9 +101,9 @@ func (h *holdfast) await(t *testing.T, ended chan error, log *bytes.Buffer) {
 			break
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("serve ended: %v\n%s", err, log.Bytes())
+		case err := <-h.ended:
+			h.pid = 0
+			t.Fatalf("serve ended: %v\n%s", err, h.log.Bytes())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

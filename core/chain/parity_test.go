@@ -343,8 +343,9 @@ func comeBack(p *player, k *talk) (bool, bool) {
 func bringBack(p *player, k *talk) (bool, bool) {
 	any := false
 	for i := range k.view {
-		any = any || k.view[i].removed
-		k.view[i].removed = false
+		if k.view[i].removed { // to the ledger it is a new element
+			any, k.view[i].removed, k.view[i].spelled.stored = true, false, false
+		}
 	}
 	return any, any
 }
