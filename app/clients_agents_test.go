@@ -38,7 +38,6 @@ func newSandbox(t *testing.T) sandbox {
 	return s
 }
 
-
 // run runs a program in the sandbox with nothing of our own environment.
 func (s sandbox) run(t *testing.T, env []string, program string, args ...string) []byte {
 	t.Helper()
