@@ -257,6 +257,7 @@ func (tb *table) audit() (bad complaints) {
 		at := [2]int64{r.Pos, int64(r.Sub)}
 		bad.check(!places[at], "two live rows at %v", at)
 		places[at] = true
+		bad.check(numbered(r, tb.elems[r.Elem]), "row %d calls its core %s, the element has %v", r.ID, r.CanonID, tb.elems[r.Elem].Cores)
 	}
 	rewound := 0
 	next := map[chat.CanonID]int32{}
@@ -272,4 +273,18 @@ func (tb *table) audit() (bad complaints) {
 	}
 	bad.check(rewound == tb.head.Rewound, "%d elements are rewound, the head says %d", rewound, tb.head.Rewound)
 	return bad
+}
+
+// numbered reports whether a row's id carries the repeat that its core was
+// counted with; reasoning that came later was never counted.
+func numbered(r *Row, e *Element) bool {
+	var want []string
+	for _, c := range e.Cores {
+		id := c.Canon.String()
+		if c.Repeat > 1 {
+			id += fmt.Sprint("_", c.Repeat)
+		}
+		want = append(want, id)
+	}
+	return slices.Contains(want, r.CanonID) || r.Kind == string(chat.Reasoning)
 }
