@@ -42,7 +42,7 @@ func TestWriteFileWithoutFolder(t *testing.T) {
 // cut would leave: data that was synced, names whose folder was.
 type steps struct {
 	log    []string
-	failAt int // index of the step that fails, -1 for none
+	failAt int               // index of the step that fails, -1 for none
 	names  map[string]*entry // durable names
 	live   map[string]*entry
 }
