@@ -47,8 +47,9 @@ type App struct {
 	proxyAt, inspectAt net.Listener
 	handlers           sync.WaitGroup // requests whose handler has not returned
 
-	stopWatch context.CancelFunc
-	watching  context.Context
+	stopWork  context.CancelFunc
+	work      sync.WaitGroup // what runs beside requests, until stopWork
+	drainTime time.Duration  // set before Close; drainTime unless a test hurries
 }
 
 // Open takes the home and listens. Nothing is served yet, but connections wait;
@@ -57,7 +58,7 @@ func Open(ctx context.Context, o AppOptions) (_ *App, err error) {
 	if err := o.Paths.make(); err != nil {
 		return nil, err
 	}
-	a := &App{paths: o.Paths}
+	a := &App{paths: o.Paths, drainTime: drainTime}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -102,11 +103,15 @@ func (a *App) start(ctx context.Context, o AppOptions) (err error) {
 		return err
 	}
 	a.servers()
-	a.watching, a.stopWatch = context.WithCancel(context.Background())
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	a.stopWork = stop
 	a.settings.onChange(a.took)
-	if err := a.settings.watch(a.watching); err != nil {
+	follow, err := a.settings.watch()
+	if err != nil {
 		return fmt.Errorf("watching the settings: %w", err)
 	}
+	a.work.Go(func() { follow(working) })
+	a.work.Go(func() { a.engine.keep(working, a.log) })
 	return a.Runtime.write(a.paths)
 }
 
@@ -215,9 +220,10 @@ func (a *App) Run(ctx context.Context) error {
 // no longer answers, and the ledger closes after its last writer.
 func (a *App) Close() error {
 	var errs []error
-	if a.stopWatch != nil {
-		a.stopWatch()
+	if a.stopWork != nil {
 		errs = append(errs, a.unannounce())
+		a.stopWork()
+		a.work.Wait()
 	}
 	a.drain()
 	for _, l := range []net.Listener{a.proxyAt, a.inspectAt} {
@@ -251,14 +257,14 @@ func (a *App) drain() {
 	if a.proxy == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), a.drainTime)
 	defer cancel()
 	a.engine.hub.Close() // event streams never end by themselves
 	var both sync.WaitGroup
 	for _, s := range []*http.Server{a.proxy, a.inspector} {
 		both.Go(func() {
 			if s.Shutdown(ctx) != nil {
-				a.log.Warn("replies under way were cut", "after", drainTime)
+				a.log.Warn("replies under way were cut", "after", a.drainTime)
 				s.Close() // cancels their contexts
 			}
 		})

@@ -141,7 +141,7 @@ type figures struct {
 }
 
 func (a *App) figures(ctx context.Context) (f figures, err error) {
-	db := views{a.engine.ledger}
+	db := a.engine.views()
 	list, _, err := db.Sessions(ctx, "", 1, 1)
 	if err != nil {
 		return f, err

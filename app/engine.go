@@ -45,7 +45,7 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 		return nil, errors.Join(err, db.Close())
 	}
 	e.api = api.New(api.Options{
-		Sessions: views{db}, Turns: views{db}, Bytes: views{db}, Settings: control{s, e.chain},
+		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain},
 		Status: e.status, Verify: e.verify, Hub: e.hub, Log: log.Logger,
 		Health: func() api.Health { return api.Health{OK: true, Version: version(), Instance: instance} },
 	})
@@ -58,6 +58,40 @@ func (e *engine) Close() error {
 	e.chain.Close()
 	e.upstream.Close()
 	return e.ledger.Close()
+}
+
+func (e *engine) views() views { return views{e.ledger, e.chain.Busy} }
+
+// keepBudget is how often the ledger is brought back under its budget. Trimming
+// starts a twentieth below the limit; at 16 MiB, the smallest, that is a few
+// busy seconds.
+const keepBudget = 5 * time.Second
+
+// keep trims the ledger until ctx ends.
+func (e *engine) keep(ctx context.Context, log *Log) {
+	tick := time.NewTicker(keepBudget)
+	defer tick.Stop()
+	for {
+		budget := e.settings.Current().Ledger.Budget.Bytes()
+		err := e.ledger.SetBudget(ctx, budget)
+		var rep ledger.TrimReport
+		if err == nil {
+			rep, err = e.ledger.Trim(ctx, e.chain.Busy)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			log.Error("the ledger could not be kept under its budget", "error", err)
+		case len(rep.Steps) > 0:
+			log.Info("the ledger was trimmed to its budget", "before", rep.Before, "after", rep.After, "steps", rep.Steps)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // handler is the API without a guard, for a command of the same process.
@@ -94,7 +128,7 @@ func (e *engine) status(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
-	room, err := views{e.ledger}.Stats(ctx)
+	room, err := e.ledger.Stats(ctx)
 	if err != nil {
 		return api.Status{}, err
 	}
@@ -108,7 +142,7 @@ func (e *engine) status(ctx context.Context) (api.Status, error) {
 			Tripwire: api.Tripwire{Sampled: st.Sampled, Equal: st.Equal, Drift: st.Drift, Diff: st.Diff, Skipped: st.TripwireSkipped},
 			CommitMs: api.Quantiles{P50: st.CommitP50, P95: st.CommitP95},
 		},
-		Ledger:      room,
+		Ledger:      api.LedgerStatus{Bytes: int64(room.Bytes), BudgetBytes: int64(room.Budget), Sessions: room.Sessions, Blobs: room.Blobs},
 		MemoryBytes: memoryBytes(),
 		KV:          api.KVStatus{State: "off"},
 	}

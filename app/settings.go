@@ -136,20 +136,20 @@ func (s *Settings) reload() {
 // in several steps.
 const settle = 100 * time.Millisecond
 
-// watch rereads the file whenever it changes, until ctx ends. It watches the
-// folder: editors replace the file, and it need not exist yet.
-func (s *Settings) watch(ctx context.Context) error {
+// watch begins to watch the file; the returned function rereads it whenever it
+// changes, until its context ends. What is watched is the folder: editors
+// replace the file, and it need not exist yet.
+func (s *Settings) watch() (follow func(context.Context), err error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range []string{s.path, realPath(s.path)} {
 		if err := w.Add(filepath.Dir(name)); err != nil {
-			return errors.Join(err, w.Close())
+			return nil, errors.Join(err, w.Close())
 		}
 	}
-	go s.follow(ctx, w)
-	return nil
+	return func(ctx context.Context) { s.follow(ctx, w) }, nil
 }
 
 func (s *Settings) follow(ctx context.Context, w *fsnotify.Watcher) {

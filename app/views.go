@@ -2,41 +2,52 @@ package main
 
 import (
 	"context"
-	"errors"
+	"net/http"
 
 	"holdfast/core/chain"
+	"holdfast/core/guard"
 	"holdfast/core/session"
 	"holdfast/storage/ledger"
 	"holdfast/web/api"
 )
 
 // views is the ledger as the API reads it: views as they are stored, and bytes
-// rebuilt by the chain's replay.
-type views struct{ *ledger.DB }
+// rebuilt by the chain's replay. Busy names sessions that must not be deleted
+// now.
+type views struct {
+	*ledger.DB
+	busy func(ledger string) bool
+}
 
-var errNoViews = errors.New("this build shows no sessions")
+// degradeLimit is how many degrade rows one answer carries.
+const degradeLimit = 1000
 
-func (views) Sessions(context.Context, string, int, int) ([]session.SessionView, int, error) {
-	return nil, 0, errNoViews
+func (v views) Sessions(ctx context.Context, q string, page, size int) ([]session.SessionView, int, error) {
+	return v.DB.Sessions(ctx, ledger.SessionQuery{Q: q, Page: page, Size: size})
 }
-func (views) Session(context.Context, string) (session.SessionView, error) {
-	return session.SessionView{}, errNoViews
+
+// Turns of a session there is not are an error, not an empty page.
+func (v views) Turns(ctx context.Context, id string, page, size int) ([]session.TurnView, int, error) {
+	turns, total, err := v.DB.Turns(ctx, id, page, size)
+	if err == nil && total == 0 {
+		_, err = v.DB.Session(ctx, id)
+	}
+	return turns, total, err
 }
-func (views) RowViews(context.Context, string) ([]session.RowView, error) { return nil, errNoViews }
-func (views) Coverage(context.Context, string) (session.CoverageView, error) {
-	return session.CoverageView{}, errNoViews
-}
-func (views) Delete(context.Context, string) error { return errNoViews }
-func (views) Turns(context.Context, string, int, int) ([]session.TurnView, int, error) {
-	return nil, 0, errNoViews
-}
-func (views) TurnView(context.Context, int64) (session.TurnView, error) {
-	return session.TurnView{}, errNoViews
-}
+
 func (v views) Degrades(ctx context.Context, since int64) ([]session.DegradeView, error) {
-	return v.DB.Degrades(ctx, since, 500)
+	return v.DB.Degrades(ctx, since, degradeLimit)
 }
-func (views) Stats(context.Context) (api.LedgerStatus, error) { return api.LedgerStatus{}, nil }
+
+// Delete leaves a session alone while a request of it is under way: its turn
+// would come back without its beginning.
+func (v views) Delete(ctx context.Context, id string) error {
+	if v.busy(id) {
+		return &guard.Problem{Status: http.StatusConflict, Code: "busy", Title: "A request of this session is under way.",
+			Hint: "Delete it when the reply has ended."}
+	}
+	return v.DB.Delete(ctx, id)
+}
 
 // Body rebuilds one side of a turn. A reply keeps the encoding it was relayed
 // in; request bodies are kept decoded.
@@ -70,7 +81,11 @@ func (v views) turnIDs(ctx context.Context, id string) (ids []int64, err error) 
 
 // verify renders one ledger again and checks every sum and every turn.
 func (e *engine) verify(ctx context.Context, id string) (api.Verification, error) {
-	ids, err := views{e.ledger}.turnIDs(ctx, id)
+	ids, err := e.views().turnIDs(ctx, id)
+	if err != nil {
+		return api.Verification{}, err
+	}
+	sums, err := e.ledger.Check(ctx, id)
 	if err != nil {
 		return api.Verification{}, err
 	}
@@ -78,7 +93,8 @@ func (e *engine) verify(ctx context.Context, id string) (api.Verification, error
 	if err != nil {
 		return api.Verification{}, err
 	}
-	v := api.Verification{Session: id, Sound: r.OK(), Elements: r.Elements, Rows: r.Rows, Turns: r.Turns, NotKept: r.NotKept, Faults: r.Problems}
+	v := api.Verification{Session: id, Elements: r.Elements, Rows: r.Rows, Turns: r.Turns, NotKept: r.NotKept, Faults: append(r.Problems, sums.Problems...)}
+	v.Sound = len(v.Faults) == 0
 	if r.Red != "" {
 		v.Served = "full path: " + r.Red
 	}
