@@ -1,8 +1,11 @@
 package ledgertest
 
 import (
+	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
@@ -20,11 +23,13 @@ type Script struct {
 	Msgs []*chat.Message
 	// Rows says whether snapshot rows are planned.
 	Rows bool
+	// Returning are rewound elements the next plan brings back, by index.
+	Returning map[int]session.Returned
 
 	now    int64
 	said   int
-	marked int // index of the message that carried the cache marker last
-	rnd    *rand.Rand
+	seed   uint64
+	rnd    *rand.Rand // made anew for each message, so that clones say the same
 	fields []session.FieldRef
 	known  map[content.ID][]byte
 }
@@ -32,13 +37,20 @@ type Script struct {
 // NewScript starts a conversation of a world called name.
 func NewScript(name string) *Script {
 	k := fold.NewState()
-	b, sum := k.Seal()
-	var seed [32]byte
-	copy(seed[:], name)
-	return &Script{Rows: true, now: 1_700_000_000_000, rnd: rand.New(rand.NewChaCha8(seed)), known: map[content.ID][]byte{}, marked: -1,
+	b, kernel := k.Seal()
+	sum := content.Of([]byte(name))
+	return &Script{Rows: true, now: 1_700_000_000_000, seed: binary.LittleEndian.Uint64(sum[:]), known: map[content.ID][]byte{},
 		State: &session.State{Kernel: k, Repeats: map[chat.CanonID]int32{}, Head: session.Head{
 			Ledger: "l_" + name, World: session.World{Signal: "x-claude-code-session-id", SessRaw: "raw-" + name, Lane: session.MainLane},
-			Mode: session.Degraded, Structure: b, Sum: sum, Bucket: 4711, Member: true, NextRow: 1, NextElem: 1, NextRef: 1, NextBlock: 1}}}
+			Mode: session.Degraded, Structure: b, Sum: kernel, Bucket: 4711, Member: true, NextRow: 1, NextElem: 1, NextRef: 1, NextBlock: 1}}}
+}
+
+// Clone returns a script that goes on by itself from the same state.
+func (s *Script) Clone() *Script {
+	c, st := *s, *s.State
+	st.Repeats, c.known = maps.Clone(st.Repeats), maps.Clone(s.known)
+	c.State, c.Msgs = &st, slices.Clone(s.Msgs)
+	return &c
 }
 
 // Bytes returns what a hash planned so far names.
@@ -89,7 +101,7 @@ func (s *Script) Prune(id int64, i int) *session.Commit {
 
 // say appends one message with the given number of parts.
 func (s *Script) say(role chat.Role, parts int) {
-	s.said++
+	s.next()
 	m := &chat.Message{Role: role}
 	raw := fmt.Sprintf(`{"role":%q,"content":[`, role)
 	for i := range parts {
@@ -104,6 +116,25 @@ func (s *Script) say(role chat.Role, parts int) {
 	m.Raw = m.Stripped
 	m.Seal()
 	s.Msgs = append(s.Msgs, m)
+}
+
+// Attach appends a message with two base64 payloads.
+func (s *Script) Attach(first, second string) {
+	s.next()
+	m := &chat.Message{Role: chat.User}
+	head := fmt.Sprintf(`{"role":"user","n":%d,"content":[{"data":"`, s.said)
+	raw := head + first + `"},{"data":"` + second
+	m.Parts = []chat.Part{{Kind: chat.Media, Role: chat.User, Text: raw}}
+	m.Media = []chat.Span{{Start: len(head), End: len(head) + len(first)}, {Start: len(raw) - len(second), End: len(raw)}}
+	m.RawMedia = m.Media
+	m.Stripped = []byte(raw + `"}]}`)
+	m.Seal()
+	s.Msgs = append(s.Msgs, m)
+}
+
+func (s *Script) next() {
+	s.said++
+	s.rnd = rand.New(rand.NewPCG(s.seed, uint64(s.said)))
 }
 
 func (s *Script) words(n int) string {
@@ -122,10 +153,12 @@ func (s *Script) words(n int) string {
 // do, and takes it from the one that had it.
 func (s *Script) mark() []content.ID {
 	raws := make([]content.ID, len(s.Msgs))
-	for i, m := range s.Msgs {
+	for i := range s.Msgs {
+		m := *s.Msgs[i] // clones share the messages
+		s.Msgs[i] = &m
 		m.Raw = m.Stripped
 		if i == len(s.Msgs)-1 {
-			m.Raw = append(append([]byte(nil), m.Stripped[:len(m.Stripped)-2]...), `,{"cache_control":{"type":"ephemeral"}}]}`...)
+			m.Raw = append(append([]byte(nil), m.Stripped[:len(m.Stripped)-1]...), `,"cache_control":{"type":"ephemeral"}}`...)
 		}
 		raws[i] = content.Of(m.Raw)
 		s.known[raws[i]] = m.Raw
@@ -145,13 +178,13 @@ func (s *Script) Plan(id int64) *session.Commit {
 	fields := s.frame()
 	create := s.State.Head.ListTurn == 0
 	al := session.Align(keysOf(s.State.List), keys)
-	p := session.MakePlan(s.State, create, &al, &session.Inbound{Now: s.now, Keys: keys, Raws: raws, Messages: s.Msgs, PrevFields: s.fields,
+	p := session.MakePlan(s.State, create, &al, &session.Inbound{Now: s.now, Keys: keys, Raws: raws, Messages: s.Msgs, PrevFields: s.fields, Returning: s.Returning,
 		Rows: s.Rows, FrameSig: keys[0][:8], Model: "model-1", Wire: "anthropic", Tools: true, Window: 200_000, Title: "a script", Route: session.RouteShadow,
 		Turn: session.Turn{ID: id, At: s.now, Home: session.HomeShadow, Model: "model-1", Route: "anthropic", WireIn: "anthropic", WireOut: "anthropic",
 			Path: session.PathFull, Stream: true, BytesIn: 1000, BytesOut: 1000, InHash: content.Of(fmt.Append(nil, "in", id)), OutHash: content.Of(fmt.Append(nil, "out", id)),
 			Skeleton: []byte(`{"model":"model-1","max_tokens":32000,"stream":true,"metadata":{"user_id":"u"},"messages":[` + s.words(20) + `],"temperature":1}`), AllFields: fields}})
 	p.Commit.Blobs = append(p.Commit.Blobs, s.frameBlobs(fields)...)
-	s.fields = fields
+	s.fields, s.Returning = fields, nil
 	s.State = p.Settle()
 	return &p.Commit
 }
