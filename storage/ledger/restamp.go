@@ -32,7 +32,7 @@ func (d *DB) Restamp(ctx context.Context, p *session.RestampPlan) error {
 	for at := 0; at < len(p.Rows); at += restampChunk {
 		chunk := p.Rows[at:min(at+restampChunk, len(p.Rows))]
 		if err := d.write(ctx, "restamp", func(ctx context.Context, c *conn) error {
-			return d.putChunk(ctx, c, p.Head.Ledger, chunk)
+			return d.putChunk(ctx, c, &p.Head, chunk)
 		}); err != nil {
 			return err
 		}
@@ -43,12 +43,20 @@ func (d *DB) Restamp(ctx context.Context, p *session.RestampPlan) error {
 	return d.restamped(ctx, p)
 }
 
-func (d *DB) putChunk(ctx context.Context, c *conn, ledger string, rows []session.Row) error {
+// putChunk stops early when the session moved on: its numbers may be taken.
+func (d *DB) putChunk(ctx context.Context, c *conn, h *session.Head, rows []session.Row) error {
+	n, err := c.number(ctx, "SELECT count(*) FROM session WHERE ledger_id = ? AND version = ? AND epoch = ? AND deleting IS NULL", h.Ledger, h.Version, h.Epoch-1)
+	if err == nil && n == 0 {
+		err = session.ErrStale
+	}
+	if err != nil {
+		return err
+	}
 	if err := d.roomFor(ctx, c, int64(len(rows)*rowBytes), false); err != nil {
 		return err
 	}
 	for i := range rows {
-		if err := putRow(ctx, c, ledger, &rows[i], false); err != nil {
+		if err := putRow(ctx, c, h.Ledger, &rows[i], false); err != nil {
 			return err
 		}
 	}
