@@ -19,6 +19,15 @@ import (
 // largest real one (a million tokens with images) stays well below.
 const MaxBody = 100 << 20
 
+// growBody is the most room made on a client's word alone; past it the buffer
+// grows with what really arrives, so that a declared length costs nothing.
+const growBody = 4 << 20
+
+// maxCodings bounds a list of content encodings: each decoder takes tens of
+// kilobytes before it sees a byte, and one header can name 200,000. Nobody sends
+// more than two.
+const maxCodings = 4
+
 // ErrEncoding: a content encoding nobody here knows; the body passes untouched.
 var ErrEncoding = errors.New("upstream: unknown content encoding")
 
@@ -29,7 +38,7 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+		buf.Grow(int(min(r.ContentLength, growBody)) + bytes.MinRead)
 	}
 	n, err := buf.ReadFrom(io.LimitReader(r.Body, MaxBody+1))
 	switch {
@@ -79,6 +88,9 @@ func broken(encoding string) *Refusal {
 // decoder undoes one encoding, or a comma-separated list of them, last first.
 func decoder(r io.Reader, encoding string) (io.ReadCloser, error) {
 	names := strings.Split(encoding, ",")
+	if len(names) > maxCodings {
+		return nil, fmt.Errorf("%w: a list of %d", ErrEncoding, len(names))
+	}
 	rc := io.NopCloser(r)
 	for i := len(names) - 1; i >= 0; i-- {
 		next, err := oneDecoder(rc, strings.ToLower(strings.TrimSpace(names[i])))
