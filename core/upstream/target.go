@@ -82,9 +82,11 @@ func Resolve(cfg *config.Config, method, path, rawQuery string) (Target, error) 
 	if err != nil {
 		return Target{}, err
 	}
-	forced := cfg.Routes[t.Route].Wire
 	t.Family, t.Count = Detect(method, t.URL.EscapedPath())
-	if forced != "" && t.Family != "" {
+	if t.Guarded { // a route may be named "via" as well
+		return t, nil
+	}
+	if forced := cfg.Routes[t.Route].Wire; forced != "" && t.Family != "" {
 		t.Family = wire.Family(forced)
 	}
 	return t, nil
@@ -115,7 +117,7 @@ func Detect(method, path string) (f wire.Family, count bool) {
 
 func viaTarget(rest, rawQuery string) (Target, error) {
 	u, err := url.Parse(rest)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
 		return Target{}, &Refusal{http.StatusBadRequest, "bad_via", "The address behind /via/ is not a complete http or https URL.",
 			"Write the whole upstream URL after /via/, for example /via/https://api.anthropic.com."}
 	}
@@ -189,12 +191,23 @@ func allowedHost(host string) error {
 	return nil
 }
 
-// metadataV6 is the one metadata address that is not link-local.
-var metadataV6 = netip.MustParseAddr("fd00:ec2::254")
+// metadataAddrs are metadata addresses of the large clouds that are not
+// link-local: AWS and Google over IPv6, Alibaba, Azure, Oracle.
+var metadataAddrs = map[netip.Addr]bool{
+	netip.MustParseAddr("fd00:ec2::254"): true, netip.MustParseAddr("fd20:ce::254"): true,
+	netip.MustParseAddr("100.100.100.200"): true, netip.MustParseAddr("168.63.129.16"): true, netip.MustParseAddr("192.0.0.192"): true,
+}
+
+// translated is the well-known prefix under which a NAT64 network reaches IPv4.
+var translated = netip.MustParsePrefix("64:ff9b::/96")
 
 func forbidden(ip netip.Addr) bool {
-	ip = ip.Unmap()
-	return ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsMulticast() || ip.IsUnspecified() || ip.WithZone("") == metadataV6
+	ip = ip.Unmap().WithZone("")
+	if translated.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsMulticast() || ip.IsUnspecified() || metadataAddrs[ip]
 }
 
 // ownPort reports whether addr is one of our own listeners on this machine.
@@ -204,7 +217,7 @@ func ownPort(addr string, own []string) bool {
 		return false
 	}
 	ip, err := netip.ParseAddr(host)
-	if err != nil || !ip.Unmap().IsLoopback() {
+	if err != nil || !ip.Unmap().IsLoopback() && !ip.Unmap().IsUnspecified() { // the unspecified address reaches this machine
 		return false
 	}
 	for _, o := range own {
