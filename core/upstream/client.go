@@ -82,7 +82,12 @@ func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Head
 		req.Body = http.NoBody
 	}
 	req.Header = Outbound(h, t.Loopback())
-	return tr.RoundTrip(req)
+	resp, err := tr.RoundTrip(req)
+	if err == nil && resp.StatusCode < http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("upstream: final status %d is not one", resp.StatusCode)
+	}
+	return resp, err
 }
 
 // SendBytes is Send with a body in memory.
@@ -149,6 +154,9 @@ var hopByHop = map[string]bool{
 	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true,
 	"Proxy-Authorization": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 	"Host": true, "Content-Length": true,
+	// The body is here already, and the client was told so; asking the upstream
+	// again would only delay it.
+	"Expect": true,
 }
 
 // Outbound returns the headers that go upstream: the client's, without those
