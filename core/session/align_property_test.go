@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/core/chat"
 	"holdfast/core/content"
 )
 
@@ -244,6 +245,47 @@ func TestAlignMoves(t *testing.T) {
 		}
 		if a := Align(stored, letterKeys(strings.Repeat("X", 3))); a.Row != RowBranch {
 			t.Fatalf("stranger to %q: %+v", s, a)
+		}
+	}
+}
+
+// TestAlignCoresProperties: kept elements are the same cores, each stored one
+// once, in order; and cores of an element never come from two.
+func TestAlignCoresProperties(t *testing.T) {
+	r := seeded(t)
+	group := func(letters string) (out [][]chat.CanonID) {
+		for len(letters) > 0 {
+			n := 1 + r.IntN(min(3, len(letters)))
+			var cores []chat.CanonID
+			for i := range n {
+				cores = append(cores, chat.CanonID{letters[i]})
+			}
+			out, letters = append(out, cores), letters[n:]
+		}
+		return out
+	}
+	for range 5000 {
+		s := randomWord(r, 16, "abcdefghijklmnop")
+		stored, inbound := group(s), group(mutate(r, s))
+		a := AlignCores(stored, inbound)
+		if a.Row != RowWire && a.Row != RowBranch {
+			t.Fatalf("row %d", a.Row)
+		}
+		last := -1
+		for j, i := range a.Kept {
+			switch {
+			case i < 0:
+			case !slices.Equal(stored[i], inbound[j]):
+				t.Fatalf("stored %v is kept as %v", stored[i], inbound[j])
+			case i <= last && !a.AnchorsOut:
+				t.Fatalf("stored %d behind %d", i, last)
+			default:
+				last = i
+			}
+		}
+		same := AlignCores(stored, stored)
+		if len(stored) > 0 && (same.Prefix != len(stored) || same.Appended != len(stored)) {
+			t.Fatalf("%v is not kept as itself: %+v", stored, same)
 		}
 	}
 }
