@@ -28,6 +28,8 @@ type rig struct {
 	chain  *chain.Chain
 	proxy  *httptest.Server
 	client *upstream.Client
+	// options changes what the chain is opened with.
+	options func(*chain.Options)
 
 	mu       sync.Mutex
 	cfg      *config.Config
@@ -62,9 +64,12 @@ func (g *rig) open() {
 		g.t.Fatal(err)
 	}
 	g.client = upstream.NewClient(func() []string { return nil })
-	g.chain, err = chain.New(context.Background(), chain.Options{Ledger: g.db, Upstream: g.client, Config: g.config,
-		Log: slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Publish: g.publish})
-	if err != nil {
+	o := chain.Options{Ledger: g.db, Upstream: g.client, Config: g.config,
+		Log: slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Publish: g.publish}
+	if g.options != nil {
+		g.options(&o)
+	}
+	if g.chain, err = chain.New(context.Background(), o); err != nil {
 		g.t.Fatal(err)
 	}
 	g.proxy = httptest.NewServer(g.chain)

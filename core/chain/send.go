@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"holdfast/core/upstream"
@@ -24,13 +23,7 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 	c.started(x)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.ctx))
 	defer cancel()
-	var terminal atomic.Bool
-	stop := context.AfterFunc(x.ctx, func() {
-		if !terminal.Load() {
-			cancel()
-		}
-	})
-	defer stop()
+	stop := context.AfterFunc(x.ctx, cancel)
 	begun := time.Now()
 	body, header := x.outbound()
 	resp, err := c.upstream.SendBytes(ctx, &x.target, x.r.Method, header, body)
@@ -39,7 +32,8 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 		return
 	}
 	defer resp.Body.Close()
-	c.relay(w, x, resp, begun, &terminal, cancel)
+	stop() // from here on a departure is judged by what has been relayed
+	c.relay(w, x, resp, begun, cancel)
 }
 
 // outbound is the body as it leaves and its headers: the client's compressed
@@ -54,38 +48,42 @@ func (x *Exchange) outbound() ([]byte, http.Header) {
 	return x.out, h
 }
 
-func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, begun time.Time, terminal *atomic.Bool, cancel func()) {
+func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, begun time.Time, cancel func()) {
 	upstream.Inbound(w.Header(), resp.Header)
 	sandbox(w.Header())
 	x.done.Status = resp.StatusCode
 	x.done.ResponseEncoding = resp.Header.Get("Content-Encoding")
 	x.done.ResponseType = resp.Header.Get("Content-Type")
-	stream := strings.HasPrefix(x.done.ResponseType, "text/event-stream")
+	stream := strings.HasPrefix(strings.ToLower(x.done.ResponseType), "text/event-stream")
 	x.reply = &lockedReply{reply: x.codec.Reply(stream)}
 	x.tap = upstream.NewTap(begun, x.done.ResponseEncoding, x.reply)
 	w.WriteHeader(resp.StatusCode)
 	first := func() { c.publish("turn.first_token", x.turnEvent()) }
-	out := upstream.Relay(w, resp, x.tap, first, func() bool {
-		if x.reply.info().Terminal {
-			terminal.Store(true)
-		}
-		return terminal.Load()
-	}, cancel)
+	terminal := func() bool { return x.reply.info().Terminal }
+	stop := context.AfterFunc(x.ctx, func() { upstream.Left(terminal, cancel) })
+	defer stop()
+	out := upstream.Relay(w, resp, x.tap, first, terminal, cancel)
 	x.tap.Close()
 	if !out.First.IsZero() {
 		x.ms.UpstreamFirst = ms(out.First.Sub(begun))
 		x.ms.Stream = msSince(out.First)
 	}
+	x.ended(out, stream && resp.StatusCode == http.StatusOK)
+}
+
+// ended tells how the reply ended. One whose terminal event has passed is
+// complete, however its connection ended; the client still sees a cut as one.
+func (x *Exchange) ended(out upstream.Outcome, stream bool) {
 	info := x.reply.info()
-	x.done.Truncated = out.UpstreamErr != nil || stream && resp.StatusCode == http.StatusOK && !info.Terminal && info.Err == ""
+	gone := out.ClientGone || out.UpstreamErr != nil && x.ctx.Err() != nil
+	x.abort = out.UpstreamErr != nil && !gone
+	x.done.Truncated = !info.Terminal && (out.UpstreamErr != nil || stream && info.Err == "")
 	switch {
-	case out.ClientGone && !info.Terminal:
+	case info.Terminal:
+	case gone:
 		x.done.Error = "client_gone"
 	case out.UpstreamErr != nil:
 		x.done.Error = "upstream_cut"
-		if x.ctx.Err() == nil {
-			x.abort = true
-		}
 	}
 }
 

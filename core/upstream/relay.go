@@ -122,17 +122,17 @@ type Outcome struct {
 // Streams reports whether a reply must be flushed chunk by chunk: an event
 // stream, or one of unknown length.
 func Streams(h http.Header, length int64) bool {
-	return length < 0 || strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+	return length < 0 || strings.HasPrefix(strings.ToLower(h.Get("Content-Type")), "text/event-stream")
 }
 
 // drainFor bounds how long an upstream is read on after its client left at
 // the terminal event: usage and record are complete by then, the rest is form.
 const drainFor = 5 * time.Second
 
-// Relay copies the reply to the client and to the tap. terminal says whether
-// the wire's terminal event has passed; first runs once the first bytes have
-// left: a client that leaves before it cancels
-// the upstream (by the request context), one that leaves after it does not.
+// Relay copies the reply to the tap and to the client. The tap is first, so
+// that whatever a client does about the terminal event, the event has been
+// read by then. terminal says whether it has; first runs once the first bytes
+// have left. A client that stops reading is handled by [Left].
 func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), terminal func() bool, cancel func()) (out Outcome) {
 	flush := func() error { return nil }
 	if Streams(resp.Header, resp.ContentLength) {
@@ -142,19 +142,20 @@ func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), t
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
-			if out.First.IsZero() {
+			begins := out.First.IsZero()
+			if begins {
 				out.First = time.Now()
 			}
+			tap.Write(buf[:n])
 			if !out.ClientGone {
 				_, werr := w.Write(buf[:n])
-				out.ClientGone = errors.Join(werr, flush()) != nil
+				if errors.Join(werr, flush()) != nil {
+					out.ClientGone = true
+					Left(terminal, cancel)
+				}
 			}
-			if tap.Total() == 0 {
+			if begins {
 				first()
-			}
-			tap.Write(buf[:n])
-			if out.ClientGone && !leave(terminal, cancel) {
-				return out
 			}
 		}
 		if err == io.EOF {
@@ -167,12 +168,12 @@ func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), t
 	}
 }
 
-// leave decides what a client's departure means; false ends the relay.
-func leave(terminal func() bool, cancel func()) bool {
+// Left decides what a client's departure means: before the terminal event it
+// cancels the upstream at once; after it the upstream may finish, for a while.
+func Left(terminal func() bool, cancel func()) {
 	if terminal() {
 		time.AfterFunc(drainFor, cancel)
-		return true
+		return
 	}
 	cancel()
-	return false
 }
