@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"holdfast/core/content"
 	"holdfast/core/session"
@@ -49,7 +50,9 @@ func (d *DB) Commit(ctx context.Context, sc *session.Commit) error {
 	if err != nil {
 		return d.fail("commit", err)
 	}
-	return d.writeThen(ctx, "commit", func(ctx context.Context, w *conn) error {
+	lined := time.Now()
+	return d.writeThen(ctx, "commit", sc.Full, func(ctx context.Context, w *conn) error {
+		sc.Waited = time.Since(lined)
 		if err := known(ctx, w, c); err != nil {
 			return err
 		}

@@ -239,12 +239,23 @@ func connector(path string, query url.Values, wrap func(driver.Connector) driver
 // context is asked once, before; a transaction is short, and cutting one off in
 // the middle would gain nothing.
 func (d *DB) write(ctx context.Context, op string, f func(context.Context, *conn) error) error {
-	return d.writeThen(ctx, op, f, nil)
+	return d.writeThen(ctx, op, false, f, nil)
 }
 
 // writeThen is write, with then run after the commit and still under the lock.
-func (d *DB) writeThen(ctx context.Context, op string, f, then func(context.Context, *conn) error) error {
-	return d.locked(ctx, op, func(ctx context.Context, _ *conn) error {
+// full syncs the WAL before it returns.
+func (d *DB) writeThen(ctx context.Context, op string, full bool, f, then func(context.Context, *conn) error) error {
+	return d.locked(ctx, op, func(ctx context.Context, c *conn) error {
+		if full {
+			if err := c.once(ctx, "PRAGMA synchronous = FULL"); err != nil {
+				return err
+			}
+			defer func() {
+				if d.w == c { // a new connection starts at NORMAL; staying at FULL would be slower, not wrong
+					_ = c.once(ctx, "PRAGMA synchronous = NORMAL")
+				}
+			}()
+		}
 		if err := d.transact(ctx, f); err != nil {
 			return err
 		}
@@ -258,10 +269,10 @@ func (d *DB) writeThen(ctx context.Context, op string, f, then func(context.Cont
 
 // transact needs mu.
 func (d *DB) transact(ctx context.Context, f func(context.Context, *conn) error) error {
-	_, err := d.w.exec(ctx, "BEGIN IMMEDIATE")
-	if err == nil {
-		err = f(ctx, d.w)
+	if _, err := d.w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
 	}
+	err := f(ctx, d.w)
 	if err == nil {
 		_, err = d.w.exec(ctx, "COMMIT")
 	}
