@@ -27,7 +27,7 @@ func (e storageError) Unwrap() error { return e.err }
 func (c *Chain) apply(x *Exchange) error {
 	start := time.Now()
 	err := c.ledger.Commit(x.ctx, &x.plan.Commit)
-	took := msSince(start)
+	took := ms(time.Since(start) - x.plan.Commit.Waited)
 	switch {
 	case errors.Is(err, session.ErrStale):
 		return err

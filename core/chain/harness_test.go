@@ -28,6 +28,9 @@ type rig struct {
 	chain  *chain.Chain
 	proxy  *httptest.Server
 	client *upstream.Client
+	// serving counts handlers: a client may have its whole reply before the
+	// handler is through.
+	serving sync.WaitGroup
 	// options changes what the chain is opened with.
 	options func(*chain.Options)
 
@@ -72,7 +75,17 @@ func (g *rig) open() {
 	if g.chain, err = chain.New(context.Background(), o); err != nil {
 		g.t.Fatal(err)
 	}
-	g.proxy = httptest.NewServer(g.chain)
+	g.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.serving.Add(1)
+		defer g.serving.Done()
+		g.chain.ServeHTTP(w, r)
+	}))
+}
+
+// settle waits for the work behind the replies.
+func (g *rig) settle() {
+	g.serving.Wait()
+	g.chain.Idle()
 }
 
 func (g *rig) close() {
@@ -156,7 +169,7 @@ func (g *rig) send(path string, body []byte, header ...string) (sent []byte, rep
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		g.t.Fatal(err)
 	}
-	g.chain.Idle()
+	g.settle()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.bodies) > 0 {

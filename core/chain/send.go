@@ -68,6 +68,9 @@ func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, b
 		x.ms.UpstreamFirst = ms(out.First.Sub(begun))
 		x.ms.Stream = msSince(out.First)
 	}
+	if out.UpstreamErr != nil {
+		cut(w)
+	}
 	x.ended(out, stream && resp.StatusCode == http.StatusOK)
 }
 
@@ -89,9 +92,14 @@ func (x *Exchange) ended(out upstream.Outcome, stream bool) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// sandbox keeps a proxied page from running anything on our origin.
+// sandbox keeps what a browser might render from running anything on our
+// origin. A reply without a type stays without one: net/http would guess.
 func sandbox(h http.Header) {
-	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+	kind := strings.ToLower(strings.TrimSpace(h.Get("Content-Type")))
+	if kind == "" {
+		h["Content-Type"] = nil
+	}
+	if kind == "" || strings.Contains(kind, "html") || strings.Contains(kind, "xml") {
 		h.Set("Content-Security-Policy", "sandbox")
 		h.Set("X-Content-Type-Options", "nosniff")
 	}
@@ -114,8 +122,15 @@ func (c *Chain) pass(w http.ResponseWriter, x *Exchange) {
 	} else {
 		err = copyFlushing(w, resp.Body)
 	}
-	x.abort = err != nil && x.ctx.Err() == nil
+	if err != nil {
+		cut(w)
+		x.abort = x.ctx.Err() == nil
+	}
 }
+
+// cut sends what is buffered of a reply that breaks off: the client is to see
+// as much of it as came.
+func cut(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
 
 func copyFlushing(w http.ResponseWriter, r io.Reader) error {
 	flush := http.NewResponseController(w).Flush
