@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
@@ -330,6 +331,10 @@ type Commit struct {
 	Check   *Checkpoint
 	// Outcome is kept under Check.Cause for repeated calls; nil for none.
 	Outcome []byte
+
+	// Waited is set by Commit: how long it stood in line for the write lock. The
+	// budget of a commit counts from there.
+	Waited time.Duration
 }
 
 // WorldRow is one row of l1_world.
