@@ -149,6 +149,8 @@ func (c *Change) fieldCause() string {
 	name := c.subject().Name
 	system := name == "system" || name == "instructions" || name == "systemInstruction"
 	switch {
+	case both && bytes.Equal(c.Old.Raw, c.New.Raw): // other white space before it
+		return ChangeUnknown
 	case both && bytes.Equal(c.Old.Stripped, c.New.Stripped):
 		return ChangeMarker
 	case both && system && bytes.Equal(c.Old.Rest, c.New.Rest):
@@ -170,7 +172,7 @@ func (c *Change) elementCause() string {
 	switch {
 	case !n.has():
 		return ChangeRemoval
-	case !o.has():
+	case !o.has(), bytes.Equal(o.Raw, n.Raw): // the latter: other white space before it
 		return ChangeEdit
 	case bytes.Equal(o.Stripped, n.Stripped):
 		return ChangeMarker

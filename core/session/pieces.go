@@ -45,7 +45,7 @@ func FirstChanged(old, new []Piece) (d Divergence, prefixSame int64, found bool)
 	i := equalRun(old, new)
 	j := i
 	prefixSame = lengthOf(new[:i])
-	if extended(old, new, i) {
+	if ended(old, i) { // with all its elements equal: the new list may go on
 		j = lastElem(new) + 1
 		n := equalRun(old[i:], new[j:])
 		i, j = i+n, j+n
@@ -69,11 +69,8 @@ func equalRun(a, b []Piece) int {
 	return n
 }
 
-// extended reports whether at piece i the old list is over, with all of its
-// elements equal, while the new one goes on.
-func extended(old, new []Piece, i int) bool {
-	return i > 0 && i < len(old) && old[i-1].Elem && lastElem(old) == i-1 && lastElem(new) > i
-}
+// ended reports whether piece i is the first behind the last element.
+func ended(ps []Piece, i int) bool { return i > 0 && lastElem(ps) == i-1 }
 
 // subjects names the segments behind a difference: a pair where both bodies
 // have them, one alone where the other body has no such segment at all.

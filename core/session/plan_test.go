@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,9 +18,9 @@ import (
 )
 
 const (
-	programs = 100 // per run
-	steps    = 30  // operations of a program
-	maxList  = 24  // elements above which a program stops to append
+	enough  = 200 // programs of a run, if nothing else is asked for
+	steps   = 30  // operations of a program
+	maxList = 24  // elements above which a program stops to append
 )
 
 // own is one element of the oracle's list: the client's elements in order and,
@@ -49,6 +51,21 @@ type program struct {
 	met    map[string]int // what happened how often, so that the fuzz cannot go blind
 }
 
+// programs is how many random programs this run plays: HOLDFAST_PROGRAMS when
+// set, fewer under the race detector and many more at night.
+func programs(t *testing.T) int {
+	t.Helper()
+	text, ok := os.LookupEnv("HOLDFAST_PROGRAMS")
+	if !ok {
+		return enough
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // grave is where a rewound element waits: behind which element, by which key.
 type grave struct {
 	prev int64
@@ -58,7 +75,8 @@ type grave struct {
 func TestPlanAgainstOracle(t *testing.T) {
 	r := seeded(t)
 	rows, met := map[int]int{}, map[string]int{}
-	for range programs {
+	n := programs(t)
+	for range n {
 		seed := r.Uint64()
 		if *only != 0 {
 			seed = *only
@@ -71,13 +89,13 @@ func TestPlanAgainstOracle(t *testing.T) {
 			}
 			rows[row]++
 		}
-		for what, n := range p.met {
-			met[what] += n
+		for what, times := range p.met {
+			met[what] += times
 		}
 	}
 	t.Logf("steps by row: %v; met: %v", rows, met)
-	if *only != 0 {
-		return
+	if *only != 0 || n < enough {
+		return // too few to have met everything
 	}
 	for _, what := range []string{"append", "replace", "rewind", "reactivate", "archive", "old rows back", "new rows for a returning element", "put back", "rewound past a removed element"} {
 		if met[what] == 0 {
@@ -85,7 +103,7 @@ func TestPlanAgainstOracle(t *testing.T) {
 		}
 	}
 	for _, row := range []int{RowUnknown, RowTail, RowReplace, RowRemove, RowRestamp, RowWire} {
-		if rows[row] < programs/3 {
+		if rows[row] < n/3 {
 			t.Errorf("row %d was met %d times only", row, rows[row])
 		}
 	}
