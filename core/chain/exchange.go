@@ -23,7 +23,7 @@ import (
 type Exchange struct {
 	// open
 	r       *http.Request
-	ctx     context.Context // the client's, for state; upstream has its own
+	ctx     context.Context // for state: a client that leaves must not look like a broken ledger
 	start   time.Time
 	id      int64
 	cfg     *config.Config
@@ -113,7 +113,7 @@ func (c *Chain) open(r *http.Request) (*Exchange, error) {
 		return nil, &upstream.Refusal{Status: http.StatusUpgradeRequired, Code: "no_websocket",
 			Title: "WebSocket is not supported yet.", Hint: "Use HTTP: clients that offer both fall back by themselves."}
 	}
-	x := &Exchange{r: r, ctx: r.Context(), start: time.Now(), cfg: c.config(), path: session.PathVerbatim}
+	x := &Exchange{r: r, ctx: context.WithoutCancel(r.Context()), start: time.Now(), cfg: c.config(), path: session.PathVerbatim}
 	var err error
 	if x.target, err = upstream.Resolve(x.cfg, r.Method, r.URL.EscapedPath(), r.URL.RawQuery); err != nil {
 		return nil, err

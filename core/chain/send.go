@@ -21,9 +21,9 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 		return
 	}
 	c.started(x)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(x.ctx))
+	ctx, cancel := context.WithCancel(x.ctx)
 	defer cancel()
-	stop := context.AfterFunc(x.ctx, cancel)
+	stop := context.AfterFunc(x.r.Context(), cancel)
 	begun := time.Now()
 	body, header := x.outbound()
 	resp, err := c.upstream.SendBytes(ctx, &x.target, x.r.Method, header, body)
@@ -60,7 +60,7 @@ func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, b
 	w.WriteHeader(resp.StatusCode)
 	first := func() { c.publish("turn.first_token", x.turnEvent()) }
 	terminal := func() bool { return x.reply.info().Terminal }
-	stop := context.AfterFunc(x.ctx, func() { upstream.Left(terminal, cancel) })
+	stop := context.AfterFunc(x.r.Context(), func() { upstream.Left(terminal, cancel) })
 	defer stop()
 	out := upstream.Relay(w, resp, x.tap, first, terminal, cancel)
 	x.tap.Close()
@@ -78,7 +78,7 @@ func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, b
 // complete, however its connection ended; the client still sees a cut as one.
 func (x *Exchange) ended(out upstream.Outcome, stream bool) {
 	info := x.reply.info()
-	gone := out.ClientGone || out.UpstreamErr != nil && x.ctx.Err() != nil
+	gone := out.ClientGone || out.UpstreamErr != nil && x.r.Context().Err() != nil
 	x.abort = out.UpstreamErr != nil && !gone
 	x.done.Truncated = !info.Terminal && (out.UpstreamErr != nil || stream && info.Err == "")
 	switch {
@@ -107,7 +107,7 @@ func sandbox(h http.Header) {
 
 // pass forwards what is not a model call, streaming both ways.
 func (c *Chain) pass(w http.ResponseWriter, x *Exchange) {
-	resp, err := c.upstream.Send(x.ctx, &x.target, x.r.Method, x.r.Header, x.r.Body, x.r.ContentLength)
+	resp, err := c.upstream.Send(x.r.Context(), &x.target, x.r.Method, x.r.Header, x.r.Body, x.r.ContentLength)
 	if err != nil {
 		c.unreachable(w, x, err)
 		return
@@ -124,7 +124,7 @@ func (c *Chain) pass(w http.ResponseWriter, x *Exchange) {
 	}
 	if err != nil {
 		cut(w)
-		x.abort = x.ctx.Err() == nil
+		x.abort = x.r.Context().Err() == nil
 	}
 }
 
@@ -154,7 +154,7 @@ func copyFlushing(w http.ResponseWriter, r io.Reader) error {
 
 // unreachable answers for an upstream that did not.
 func (c *Chain) unreachable(w http.ResponseWriter, x *Exchange, err error) {
-	if x.ctx.Err() != nil {
+	if x.r.Context().Err() != nil {
 		x.done.Error = "client_gone"
 		return
 	}
