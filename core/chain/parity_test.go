@@ -304,6 +304,7 @@ func insert(p *player, k *talk) (bool, bool) {
 	}
 	i := at[1+p.r.IntN(len(at)-1)]
 	k.view = slices.Insert(k.view, i, slot{item: p.newItem("user")})
+	k.rewound = nil // what stood behind another element does not come back
 	k.settle()
 	return true, true
 }
