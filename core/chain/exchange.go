@@ -92,12 +92,20 @@ type Exchange struct {
 type lockedReply struct {
 	mu    sync.Mutex
 	reply wire.Reply
+	// ends runs once the terminal event of a stream has passed: the client's
+	// next request may come before the stream's end. nil from then on.
+	ends func()
 }
 
 func (l *lockedReply) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.reply.Write(p)
+	n, err := l.reply.Write(p)
+	if l.ends != nil && l.reply.Info().Terminal {
+		l.ends()
+		l.ends = nil
+	}
+	return n, err
 }
 
 func (l *lockedReply) info() wire.ReplyInfo {

@@ -3,7 +3,9 @@ package chain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"holdfast/core/content"
@@ -25,6 +27,9 @@ func countsOf(n wire.Counts, in int, out int64) usage.Usage {
 // the upstream cut is cut for the client too.
 func (c *Chain) finish(x *Exchange) {
 	c.metrics.closed(x)
+	if x.world != nil {
+		x.world.land(x.flight) // before the client can know that it has everything
+	}
 	if x.codec != nil {
 		c.after.add(func() { c.complete(x) })
 	}
@@ -38,8 +43,15 @@ func (c *Chain) finish(x *Exchange) {
 func (c *Chain) complete(x *Exchange) {
 	ctx := context.Background()
 	if x.world != nil {
-		c.settleWorld(x)
 		defer c.memory.release(x.world)
+	}
+	defer func() { // a broken helper costs this turn's bookkeeping, not the program
+		if p := recover(); p != nil {
+			c.log.Error("bookkeeping failed", "turn", x.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	if x.world != nil {
+		c.settleWorld(x)
 	}
 	c.fill(x)
 	if !x.committed {
@@ -67,15 +79,13 @@ func (c *Chain) logged(x *Exchange, what string, err error) {
 	}
 }
 
-// settleWorld ends the flight, compares the paths in shadow and moves the
-// breaker on.
+// settleWorld compares the paths in shadow and moves the breaker on.
 func (c *Chain) settleWorld(x *Exchange) {
 	if x.committed && x.path == session.PathFull && x.home == session.HomeShadow {
 		c.shadow(x)
 	}
 	x.world.mu.Lock()
 	defer x.world.mu.Unlock()
-	x.world.land(x.flight)
 	b := x.world.find(x)
 	if b == nil {
 		return

@@ -24,7 +24,9 @@ type world struct {
 	// loaded says that branches are the ledger's; forget clears it.
 	loaded   bool
 	branches []*branch
-	flights  []*flight
+
+	air     sync.Mutex // guards flights; a reply that ends waits for nothing else
+	flights []*flight
 
 	// size and at belong to memory.
 	size int64
@@ -101,11 +103,15 @@ func (w *world) forget() { w.loaded, w.branches = false, nil }
 func (w *world) depart(old *flight, ledger string, keys []content.ID) *flight {
 	w.land(old)
 	f := &flight{ledger, keys}
+	w.air.Lock()
+	defer w.air.Unlock()
 	w.flights = append(w.flights, f)
 	return f
 }
 
 func (w *world) land(f *flight) {
+	w.air.Lock()
+	defer w.air.Unlock()
 	for i := range w.flights {
 		if w.flights[i] == f {
 			w.flights = append(w.flights[:i], w.flights[i+1:]...)
@@ -117,6 +123,8 @@ func (w *world) land(f *flight) {
 // collides reports whether another request in flight on the same ledger
 // neither continues f nor is continued by it. An equal body is a retry.
 func (w *world) collides(f *flight) bool {
+	w.air.Lock()
+	defer w.air.Unlock()
 	for _, o := range w.flights {
 		if o != f && o.ledger == f.ledger && !session.Extends(o.keys, f.keys) && !session.Extends(f.keys, o.keys) {
 			return true
@@ -183,7 +191,16 @@ func (m *memory) release(w *world) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w.uses--
+	if w.uses == 0 && len(w.branches) == 0 { // nothing came of it: the ledger failed, or the list forked
+		m.drop(w)
+	}
 	m.shrink()
+}
+
+func (m *memory) drop(w *world) {
+	m.used -= w.size
+	delete(m.worlds, w.key)
+	m.order.Remove(w.at)
 }
 
 // busy reports whether a world that is in use holds the ledger. A world that is
@@ -231,9 +248,7 @@ func (m *memory) shrink() {
 		w := at.Value.(*world)
 		prev := at.Prev()
 		if w.uses == 0 {
-			m.used -= w.size
-			delete(m.worlds, w.key)
-			m.order.Remove(at)
+			m.drop(w)
 		}
 		at = prev
 	}

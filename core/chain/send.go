@@ -56,6 +56,9 @@ func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, b
 	x.done.ResponseType = resp.Header.Get("Content-Type")
 	stream := strings.HasPrefix(strings.ToLower(x.done.ResponseType), "text/event-stream")
 	x.reply = &lockedReply{reply: x.codec.Reply(stream)}
+	if stream && x.world != nil {
+		x.reply.ends = func() { x.world.land(x.flight) }
+	}
 	x.tap = upstream.NewTap(begun, x.done.ResponseEncoding, x.reply)
 	w.WriteHeader(resp.StatusCode)
 	first := func() { c.publish("turn.first_token", x.turnEvent()) }
