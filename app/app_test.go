@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -743,10 +744,60 @@ func TestLoginThroughTheListener(t *testing.T) {
 	}
 }
 
-func TestRollbackOfModeIsLive(t *testing.T) {
+func TestRolloutIsLiveAndTold(t *testing.T) {
 	r, _ := runApp(t, "[rollout]\nmode = \"on\"\n")
+	stream := ask(t, "GET", "http://"+r.Inspector+"/hf/v1/events", r.token, nil)
 	res := ask(t, "PUT", "http://"+r.Inspector+"/hf/v1/rollout", r.token, strings.NewReader(`{"mode":"off"}`))
 	if res.StatusCode != 200 || r.settings.Current().Rollout.Mode != config.Off {
 		t.Errorf("%d %v", res.StatusCode, r.settings.Current().Rollout)
+	}
+	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
+		if lines.Text() == "event: rollout" {
+			lines.Scan()
+			if !strings.HasPrefix(lines.Text(), `data: {"mode":"off","percent":100,"evidence":{`) {
+				t.Error(lines.Text())
+			}
+			return
+		}
+	}
+	t.Error("no rollout event")
+}
+
+// Addresses beyond loopback need the owner's word and the proxy secret.
+func TestMayBind(t *testing.T) {
+	for _, c := range []struct {
+		addr, inspector string
+		iKnow, secret   bool
+		may             bool
+	}{
+		{"127.0.0.1:0", "localhost:0", false, false, true},
+		{"0.0.0.0:0", "127.0.0.1:0", false, false, false},
+		{"0.0.0.0:0", "127.0.0.1:0", true, false, false},
+		{"0.0.0.0:0", "127.0.0.1:0", false, true, false},
+		{"0.0.0.0:0", "127.0.0.1:0", true, true, true},
+		{"127.0.0.1:0", "192.168.1.2:0", false, true, false},
+		{"127.0.0.1:0", "holdfast.example:0", true, true, true},
+	} {
+		cfg := config.Default()
+		cfg.Addr, cfg.InspectorAddr, cfg.Web.ProxySecret = c.addr, c.inspector, c.secret
+		err := mayBind(&cfg, c.iKnow)
+		var f *Fault
+		if (err == nil) != c.may || err != nil && (!errors.As(err, &f) || f.Code != exitRefused) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// The ledger stays under a budget that is lowered while it runs.
+func TestBudgetIsLive(t *testing.T) {
+	r, _ := runApp(t, "")
+	res := ask(t, "PUT", "http://"+r.Inspector+"/hf/v1/config", r.token, strings.NewReader(`{"ledger.budget":"32MiB"}`))
+	if res.StatusCode != 200 {
+		t.Fatal(res.Status)
+	}
+	r.engine.tend(t.Context(), new(config.Size), slog.New(slog.DiscardHandler))
+	var s api.Status
+	if err := json.NewDecoder(ask(t, "GET", "http://"+r.Inspector+"/hf/v1/status", r.token, nil).Body).Decode(&s); err != nil || s.Ledger.BudgetBytes != 32<<20 {
+		t.Errorf("%+v %v", s.Ledger, err)
 	}
 }

@@ -61,6 +61,7 @@ type script struct {
 }
 
 func newScript(t *testing.T, a *txtar.Archive) *script {
+	t.Setenv("TMPDIR", t.TempDir()) // the demo makes its home there
 	s := &script{t: t, home: filepath.Join(t.TempDir(), "home"), files: map[string][]byte{}, vars: map[string]string{}}
 	s.env = map[string]string{"HOLDFAST_HOME": s.home}
 	s.vars["HOME"] = s.home
