@@ -105,7 +105,7 @@ func addMediaBlob(ctx context.Context, c *conn, p *packed, n int64) error {
 	}
 	for _, m := range p.media {
 		if _, err := c.exec(ctx, `INSERT INTO message_media (hash, refs, decoded, data) VALUES (?,1,?,?)
-			ON CONFLICT (hash) DO UPDATE SET refs = refs + 1`, m.id[:], flag(m.decoded), m.data); err != nil {
+			ON CONFLICT (hash) DO UPDATE SET refs = refs + 1`, m.id[:], bit(m.decoded), m.data); err != nil {
 			return err
 		}
 	}

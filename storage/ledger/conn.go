@@ -213,7 +213,7 @@ func nullBytes(b []byte) driver.Value {
 	return b
 }
 
-func flag(b bool) driver.Value {
+func bit(b bool) driver.Value {
 	if b {
 		return int64(1)
 	}

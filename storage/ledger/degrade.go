@@ -15,7 +15,7 @@ func (d *DB) Degrade(ctx context.Context, v session.DegradeView) (id int64, err 
 	err = d.write(ctx, "degrade", func(ctx context.Context, c *conn) error {
 		_, err := c.one(ctx, `INSERT INTO degrade (at, ledger_id, turn_id, gate, scope, cause, evidence, served, bytes_changed)
 			VALUES (?,?,?,?,?,?,?,?,?) RETURNING id`, func(r *row) error { id = r.num(0); return nil },
-			v.At, nullText(v.Session), v.Turn, v.Gate, v.Scope, v.Cause, v.Evidence, string(v.Served), flag(v.BytesChanged))
+			v.At, nullText(v.Session), v.Turn, v.Gate, v.Scope, v.Cause, v.Evidence, string(v.Served), bit(v.BytesChanged))
 		if err != nil || v.Gate == "" {
 			return err
 		}

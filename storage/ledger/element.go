@@ -18,7 +18,7 @@ const (
 )
 
 func putElement(ctx context.Context, c *conn, ledger string, e *session.Element) error {
-	_, err := c.exec(ctx, insertElem, ledger, e.N, e.Key[:], e.Ref, int64(e.Tokens), flag(e.Exact), string(e.Role), string(e.Kind),
+	_, err := c.exec(ctx, insertElem, ledger, e.N, e.Key[:], e.Ref, int64(e.Tokens), bit(e.Exact), string(e.Role), string(e.Kind),
 		nullHash(e.Blob), string(e.State), e.Prev, e.FirstTurn, putCores(e.Cores))
 	return err
 }

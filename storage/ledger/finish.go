@@ -83,8 +83,8 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 	found, err = c.one(ctx, finishTurn, func(r *row) error {
 		f = finished{r.text(0), r.text(1), r.num(2), r.num(3)}
 		return nil
-	}, max(t.FinishedAt, 1), int64(t.Status), flag(t.Truncated), t.Error, t.Model, t.StopReason,
-		int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), string(u.Source), flag(t.Reported), t.CostMicros, flag(t.Priced), int64(t.Rounds),
+	}, max(t.FinishedAt, 1), int64(t.Status), bit(t.Truncated), t.Error, t.Model, t.StopReason,
+		int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), string(u.Source), bit(t.Reported), t.CostMicros, bit(t.Priced), int64(t.Rounds),
 		t.BytesOut, t.BytesOut, t.PrefixSame, string(t.Verdict), t.VerdictWhy, string(ms), change,
 		t.ResponseType, t.ResponseEncoding, t.ResponseBytes, nullHash(t.ResponseHash), why, t.ID)
 	return f, found, err
@@ -119,7 +119,7 @@ func addTotals(ctx context.Context, c *conn, t *session.TurnDone, f finished) er
 		need = *t.NeedsRestamp
 	}
 	u := t.Usage
-	_, err := c.exec(ctx, finishSession, int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), flag(!t.Reported),
-		f.bytesIn, f.bytesOut, t.CostMicros, flag(!t.Priced), t.FinishedAt, gate, brk, need, t.Ledger)
+	_, err := c.exec(ctx, finishSession, int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), bit(!t.Reported),
+		f.bytesIn, f.bytesOut, t.CostMicros, bit(!t.Priced), t.FinishedAt, gate, brk, need, t.Ledger)
 	return err
 }

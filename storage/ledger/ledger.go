@@ -213,12 +213,10 @@ func private(path string) error {
 }
 
 // The two kinds of connection. WAL checkpoints never happen inside a write;
-// the file gives space back only when the lifecycle asks (incremental); the
-// WAL file is cut back to walBytes once it has been larger.
+// the file gives space back only when the lifecycle asks (incremental).
 var (
 	writing = url.Values{"_txlock": {"immediate"}, "_busy_timeout": {"5000"}, "_auto_vacuum": {"INCREMENTAL"}, "_pragma": {
-		"journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "wal_autocheckpoint(0)", "cache_size(-4000)",
-		fmt.Sprintf("journal_size_limit(%d)", walBytes)}}
+		"journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "wal_autocheckpoint(0)", "cache_size(-4000)"}}
 	reading = url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}, "_pragma": {"foreign_keys(1)", "query_only(1)", "cache_size(-1000)"}}
 )
 

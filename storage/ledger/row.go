@@ -32,7 +32,7 @@ const (
 func putRow(ctx context.Context, c *conn, ledger string, r *session.Row, active bool) error {
 	n, err := c.exec(ctx, insertRow, ledger, r.ID, r.Epoch, r.Pos, int64(r.Sub), r.Elem, nullText(r.SessRaw), nullText(r.MsgID),
 		r.CanonID, r.Kind, r.Role, r.CType, nullText(r.Tool), nullText(r.CallID), r.Wire, r.Raw[:],
-		nullBytes(r.Overlay), flag(active), nullText(r.CoveredBy), nullText(r.Cause), r.RowSum[:], r.StateSum[:], r.BornCk, r.ChangedCk, r.CreatedAt)
+		nullBytes(r.Overlay), bit(active), nullText(r.CoveredBy), nullText(r.Cause), r.RowSum[:], r.StateSum[:], r.BornCk, r.ChangedCk, r.CreatedAt)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("row %d of session %s exists", r.ID, ledger)
 	}
@@ -40,7 +40,7 @@ func putRow(ctx context.Context, c *conn, ledger string, r *session.Row, active 
 }
 
 func flip(ctx context.Context, c *conn, ledger string, f *session.Flip) error {
-	n, err := c.exec(ctx, updateRow, flag(f.Active), nullText(f.CoveredBy), nullText(f.Cause), f.ChangedCk, f.StateSum[:], ledger, f.Row)
+	n, err := c.exec(ctx, updateRow, bit(f.Active), nullText(f.CoveredBy), nullText(f.Cause), f.ChangedCk, f.StateSum[:], ledger, f.Row)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("row %d of session %s: %w", f.Row, ledger, session.ErrUnknown)
 	}

@@ -121,7 +121,7 @@ func createHead(ctx context.Context, c *conn, h *session.Head) error {
 		return err
 	}
 	_, err = c.exec(ctx, insertHead, h.Ledger, h.Signal, h.SessRaw, h.Lane, int64(h.Branch), nullText(h.Parent), h.ForkElem, h.Title, h.Model, h.Wire,
-		int64(h.Window), flag(h.Tools), string(h.Mode), int64(h.Bucket), flag(h.Member), h.Epoch, h.Version, nullBytes(h.Structure), h.StructureVersion, nullHash(h.Sum),
+		int64(h.Window), bit(h.Tools), string(h.Mode), int64(h.Bucket), bit(h.Member), h.Epoch, h.Version, nullBytes(h.Structure), h.StructureVersion, nullHash(h.Sum),
 		nullBytes(h.Rhythm), h.HeadSeq, h.NextRow, h.NextElem, h.NextRef, h.NextBlock, h.ListTurn, int64(h.ListLen), nullHash(h.ListSum), int64(h.Rewound),
 		h.LastGate, string(brk), h.NeedsRestamp, h.CreatedAt, h.LastSeen)
 	return err
@@ -135,7 +135,7 @@ func moveHead(ctx context.Context, c *conn, base int64, h *session.Head) error {
 		return err
 	}
 	n, err := c.exec(ctx, updateHead,
-		h.Title, h.Model, h.Wire, int64(h.Window), flag(h.Tools), string(h.Mode), h.Version, nullBytes(h.Structure),
+		h.Title, h.Model, h.Wire, int64(h.Window), bit(h.Tools), string(h.Mode), h.Version, nullBytes(h.Structure),
 		h.StructureVersion, nullHash(h.Sum), nullBytes(h.Rhythm), h.HeadSeq, h.NextRow, h.NextElem, h.NextRef, h.NextBlock,
 		h.ListTurn, int64(h.ListLen), nullHash(h.ListSum), int64(h.Rewound), h.LastGate, string(brk),
 		h.NeedsRestamp, h.NeedsRestamp, h.LastSeen, h.Ledger, base, h.Epoch)

@@ -39,7 +39,7 @@ func (d *DB) putTurn(ctx context.Context, c *conn, t *session.Turn, list stored)
 		signal, raw, lane = nil, nil, nil
 	}
 	_, err := c.exec(ctx, insertTurn, t.ID, nullText(t.Ledger), signal, raw, lane, t.At, string(t.Home), t.Model, t.Route, t.WireIn, t.WireOut,
-		string(t.Path), t.Gate, flag(t.Stream), t.Encoding, t.BytesIn, t.BytesOut, nullHash(t.InHash), nullHash(t.OutHash), flag(t.Kept), why,
+		string(t.Path), t.Gate, bit(t.Stream), t.Encoding, t.BytesIn, t.BytesOut, nullHash(t.InHash), nullHash(t.OutHash), bit(t.Kept), why,
 		list.prev, int64(list.common), int64(list.own), int64(list.depth), nullBytes(putFields(fieldsOf(t))), nullBytes(putView(t.View)),
 		nullBytes(d.packSkeleton(t.Skeleton)), nullBytes(putItems(list.items)))
 	return err

@@ -2,14 +2,13 @@ package ledger
 
 import (
 	"context"
-	"os"
 	"sync/atomic"
 	"time"
 )
 
 // walBytes is how large the WAL may grow before it is written back while
-// traffic goes on; at idle it is written back anyway. 4 MiB is some 70 normal
-// turns: rare enough, and quick enough to copy.
+// traffic goes on (less under a small budget); at idle it is written back
+// anyway. 4 MiB is some 60 normal turns: rare enough, and quick enough to copy.
 const walBytes = 4 << 20
 
 // idleAfter is how long nothing must have been written for the file to count
@@ -66,7 +65,7 @@ func (k *keeper) run() {
 			return
 		case <-k.wake:
 			idle.Reset(idleAfter)
-			if k.writes.Load()-since < walWrites || k.walSize() < walBytes {
+			if k.writes.Load()-since < walWrites || k.db.walSize() < k.db.walPart()/2 {
 				continue
 			}
 		case <-idle.C:
@@ -96,14 +95,6 @@ func (k *keeper) now() {
 // walWrites is how few transactions cannot have filled walBytes: the WAL file
 // keeps its size when it starts over, so its size alone does not tell.
 const walWrites = 32
-
-func (k *keeper) walSize() int64 {
-	info, err := os.Stat(k.db.path + "-wal")
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
 
 // writeBack copies the WAL into the file. The first write after a complete one
 // starts the WAL over and syncs its header: that write is made here, so that no
