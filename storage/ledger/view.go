@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -83,6 +84,7 @@ func sessionView(ctx context.Context, c *conn, h *session.Head) (session.Session
 		Tokens:   session.TokenView{Inbound: read, Outbound: read, Cached: t.Cached, CacheWrite: t.CacheWrite, Output: t.Output},
 		Cost:     session.CostView{Direct: money(t.CostMicros), Sent: money(t.CostMicros), Currency: Currency, Estimate: t.Estimated > 0 || t.Unpriced > 0},
 		LastGate: h.LastGate, Breaker: h.Breaker}
+	v.Breaker.State = cmp.Or(v.Breaker.State, session.BreakerClosed)
 	if read > 0 {
 		v.CacheHit = float64(t.Cached) / float64(read)
 	}
