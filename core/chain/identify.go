@@ -432,7 +432,7 @@ func (x *Exchange) judge(c *Chain) {
 	x.fire(c, session.Facts{AnchorsOut: x.al.AnchorsOut, Concurrent: x.world.collides(x.flight)})
 	x.traffic.Member = h.Member
 	x.traffic.Held = h.Breaker.Blocks(c.now().UnixMilli()) || c.groups.held(x.key.Signal, h.Wire)
-	x.traffic.Restamp = x.gate.Gate != session.NoGate || !x.create && (h.NeedsRestamp != "" || x.prior.Red != "")
+	x.traffic.Restamp = x.gate.Gate != session.NoGate || x.al.Restamps() || !x.create && (h.NeedsRestamp != "" || x.prior.Red != "")
 	x.home, x.path, x.rows = session.HomeOf(x.traffic)
 	if x.gate.Gate != session.NoGate {
 		h.NeedsRestamp = string(x.gate.Gate) + ": " + string(x.gate.Cause)
