@@ -217,6 +217,9 @@ func (a *App) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case err := <-failed:
+		if errors.Is(err, http.ErrServerClosed) { // Close came first
+			return nil
+		}
 		return fmt.Errorf("a listener failed: %w", err)
 	}
 }

@@ -46,7 +46,7 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 		return nil, errors.Join(err, db.Close())
 	}
 	e.api = api.New(api.Options{
-		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain},
+		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain.ReleaseGroups},
 		Status: e.status, Verify: e.verify, Hub: e.hub, Log: log.Logger,
 		Health: func() api.Health { return api.Health{OK: true, Version: version(), Instance: instance} },
 	})
@@ -119,7 +119,7 @@ func (e *engine) handler() http.Handler {
 // control is the settings with what else a change means to the chain.
 type control struct {
 	*Settings
-	chain *chain.Chain
+	release func() // lets held groups go on
 }
 
 // Change takes the settings up. Turning the rollout on again is the owner's
@@ -129,7 +129,7 @@ func (c control) Change(ctx context.Context, values map[string]string) error {
 		return err
 	}
 	if values["rollout.mode"] == string(config.On) {
-		c.chain.ReleaseGroups()
+		c.release()
 	}
 	return nil
 }
