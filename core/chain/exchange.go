@@ -60,6 +60,7 @@ type Exchange struct {
 	home    session.Home
 	path    session.Path
 	gate    session.Decision
+	judged  int64 // when the breaker was asked, unix ms
 	changed bool // the fallback changed the user's bytes (never, so far)
 
 	// rewrite

@@ -86,12 +86,20 @@ func (c *Chain) settleWorld(x *Exchange) {
 	}
 	x.world.mu.Lock()
 	defer x.world.mu.Unlock()
+	if x.key.Signed() && c.groups.turn(c.now(), x.key.Signal, string(x.codec.Family()), x.gate.Feeds) {
+		c.log.Error("a group of clients is held in shadow after too many faults", "signal", x.key.Signal, "wire", string(x.codec.Family()))
+	}
+	if !x.committed {
+		x.world.missed(x)
+		return
+	}
 	b := x.world.find(x)
 	if b == nil {
 		return
 	}
+	x.world.faults = nil
 	h := &b.st.Head
-	h.Breaker = h.Breaker.Next(c.now().UnixMilli(), x.gate.Feeds)
+	h.Breaker = h.Breaker.Next(x.judged, x.gate.Feeds)
 	x.done.Breaker = &h.Breaker
 	if x.gate.Gate != session.NoGate {
 		h.LastGate = string(x.gate.Gate)
@@ -102,9 +110,6 @@ func (c *Chain) settleWorld(x *Exchange) {
 	}
 	needs := h.NeedsRestamp
 	x.done.NeedsRestamp = &needs
-	if c.groups.turn(c.now(), x.key.Signal, h.Wire, x.gate.Feeds) {
-		c.log.Error("a group of clients is held in shadow after too many faults", "signal", x.key.Signal, "wire", h.Wire)
-	}
 }
 
 // nameNext remembers the head of the list by one hash, for the next turn.

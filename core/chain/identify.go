@@ -234,6 +234,7 @@ func newLedgerID() string {
 // align is stage 0 under the lock: which branch, what of the list is new, and
 // whether identity is in doubt.
 func (c *Chain) align(x *Exchange) error {
+	x.judged = c.now().UnixMilli()
 	if err := c.load(x.ctx, x.world); err != nil {
 		return err
 	}
@@ -268,6 +269,9 @@ func (c *Chain) load(ctx context.Context, w *world) error {
 		}
 		if err != nil {
 			return storageError{session.CauseUnreadable, err}
+		}
+		for _, at := range w.faults {
+			st.Head.Breaker = st.Head.Breaker.Next(at, true)
 		}
 		w.branches = append(w.branches, &branch{st: st, last: c.lastTurnOf(ctx, st)})
 	}
@@ -429,14 +433,20 @@ func (x *Exchange) judge(c *Chain) {
 		x.al.Row = session.RowRestamp
 	}
 	x.flight = x.world.depart(x.flight, h.Ledger, x.keys)
-	x.fire(c, session.Facts{AnchorsOut: x.al.AnchorsOut, Concurrent: x.world.collides(x.flight)})
+	x.fire(c, session.Facts{AnchorsOut: x.al.AnchorsOut, Concurrent: x.world.collides(x.flight), SumMismatch: x.damaged()})
 	x.traffic.Member = h.Member
-	x.traffic.Held = h.Breaker.Blocks(c.now().UnixMilli()) || c.groups.held(x.key.Signal, h.Wire)
+	x.traffic.Held = h.Breaker.Blocks(x.judged) || c.groups.held(x.key.Signal, h.Wire)
 	x.traffic.Restamp = x.gate.Gate != session.NoGate || x.al.Restamps() || !x.create && (h.NeedsRestamp != "" || x.prior.Red != "")
 	x.home, x.path, x.rows = session.HomeOf(x.traffic)
 	if x.gate.Gate != session.NoGate {
 		h.NeedsRestamp = string(x.gate.Gate) + ": " + string(x.gate.Cause)
 	}
+}
+
+// damaged reports rows that failed their check when they were read. Rows that
+// are missing or behind the list are no fault: they are written anew.
+func (x *Exchange) damaged() bool {
+	return x.traffic.Rollout != session.Off && strings.HasPrefix(x.prior.Red, "check failed")
 }
 
 // overWindow reports that putting back what the client removed would pass the
