@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"runtime/metrics"
 	"time"
 
@@ -70,16 +71,40 @@ const keepBudget = 5 * time.Second
 
 // keep tends the ledger until ctx ends.
 func (e *engine) keep(ctx context.Context, log *Log) {
-	tick := time.NewTicker(keepBudget)
+	tick, audits := time.NewTicker(keepBudget), time.NewTicker(auditEvery)
 	defer tick.Stop()
+	defer audits.Stop()
 	budget := e.settings.Current().Ledger.Budget
+	var quiet rest
 	for {
 		e.tend(ctx, &budget, log.Logger)
+		quiet.check(e.chain.Status().Seen)
 		select {
 		case <-ctx.Done():
 			return
+		case <-audits.C:
+			e.audit(ctx, log.Logger)
 		case <-tick.C:
 		}
+	}
+}
+
+// rest gives memory back to the system once traffic has stopped: what a burst
+// needed must not stay resident on a laptop.
+type rest struct {
+	seen int64
+	done bool
+}
+
+// check is called every keepBudget with the number of requests seen so far.
+func (r *rest) check(seen int64) {
+	if seen != r.seen {
+		r.seen, r.done = seen, false
+		return
+	}
+	if !r.done {
+		debug.FreeOSMemory()
+		r.done = true
 	}
 }
 
