@@ -131,6 +131,13 @@ func scenes() []scene {
 			s.claude("Go on.", "--resume", s.last)
 			s.claude("And on.", "--resume", s.last)
 		}},
+		{"claude-compact-twice", "Claude Code 2.1.332: a prompt and `claude -p /compact --resume`, twice over, then a prompt.", func(s *studio) {
+			s.claude(stub("Look around, please.", summary))
+			s.claude("/compact", "--resume", s.last)
+			s.claude(stub("And again.", `"rounds":[[{"k":"bash","cmd":"cat notes.txt"}]],"final":"<summary>They were read again.</summary>"`), "--resume", s.last)
+			s.claude("/compact", "--resume", s.last)
+			s.claude("Go on.", "--resume", s.last)
+		}},
 		{"pi-anthropic", "pi 1.6.0 on Anthropic Messages: a prompt, then `pi -c` in a new process.", func(s *studio) {
 			s.pi("anthropic-messages", "", lookAround)
 			s.pi("anthropic-messages", "", andAgain, "-c")

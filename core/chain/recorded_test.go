@@ -34,23 +34,28 @@ import (
 // and the number of ledgers at the end.
 
 // TestRecorded replays every recording through a chain on a real ledger, in
-// both modes that write rows.
+// both modes that write rows, and once more with a restart before every
+// request: memory is a cache, so the verdicts are the same.
 func TestRecorded(t *testing.T) {
 	files, err := filepath.Glob("testdata/recorded/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recordings: %v", err)
 	}
 	for _, file := range files {
-		for _, mode := range []config.RolloutMode{config.On, config.Shadow} {
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+string(mode), func(t *testing.T) {
-				rec := readRecording(t, file)
-				got := play(t, mode, rec)
-				want := rec.table
-				if mode == config.Shadow {
-					want = inShadow(want)
-				}
-				if got != want {
-					t.Errorf("the verdicts are\n%s\nwant\n%s", got, want)
+		rec := readRecording(t, file)
+		for _, c := range []struct {
+			name    string
+			mode    config.RolloutMode
+			restart bool
+			want    string
+		}{
+			{"on", config.On, false, rec.table},
+			{"shadow", config.Shadow, false, inShadow(rec.table)},
+			{"restarts", config.On, true, rec.table},
+		} {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+c.name, func(t *testing.T) {
+				if got := play(t, c.mode, c.restart, rec); got != c.want {
+					t.Errorf("the verdicts are\n%s\nwant\n%s", got, c.want)
 				}
 			})
 		}
@@ -113,13 +118,17 @@ func column(h session.Home, p session.Path) string { return fmt.Sprintf("%-10s  
 
 // play sends the requests in order and returns their verdicts. What reaches the
 // upstream and what replay gives back must be what was sent.
-func play(t *testing.T, mode config.RolloutMode, rec recording) string {
+func play(t *testing.T, mode config.RolloutMode, restart bool, rec recording) string {
 	t.Helper()
 	g := newRig(t, mode)
 	log := listen(g)
 	var table strings.Builder
 	fmt.Fprintf(&table, "%s                   home        path      change\n", tableHead)
 	for i, r := range rec.requests {
+		if restart {
+			g.restart()
+			log = listen(g)
+		}
 		log.aligned = nil
 		sent, resp := g.send(r.path, r.body, r.header...)
 		if resp.StatusCode != 200 || !bytes.Equal(sent, r.body) {
