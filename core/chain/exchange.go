@@ -61,7 +61,7 @@ type Exchange struct {
 	path    session.Path
 	gate    session.Decision
 	judged  int64 // when the breaker was asked, unix ms
-	changed bool // the fallback changed the user's bytes (never, so far)
+	changed bool  // the fallback changed the user's bytes (never, so far)
 
 	// rewrite
 	plan *session.Plan
