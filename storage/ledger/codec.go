@@ -36,7 +36,7 @@ type packer struct {
 func newPacker() (*packer, error) {
 	// Hashes verify what is read, so the frame carries no checksum of its own.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
-		zstd.WithEncoderConcurrency(2), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20))
+		zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20))
 	if err != nil {
 		return nil, err
 	}
