@@ -80,8 +80,9 @@ func getMedia(b []byte) ([]payload, error) {
 }
 
 const (
-	upsertBlob = `INSERT INTO blob (hash, refs, size, media, data) VALUES (?,?,?,?,?) ON CONFLICT (hash) DO UPDATE SET refs = refs + excluded.refs`
-	raiseBlob  = "UPDATE blob SET refs = refs + ? WHERE hash = ?"
+	upsertBlob = `INSERT INTO blob (hash, refs, size, media,
+		data) VALUES (?,?,?,?,?) ON CONFLICT (hash) DO UPDATE SET refs = refs + excluded.refs`
+	raiseBlob = "UPDATE blob SET refs = refs + ? WHERE hash = ?"
 )
 
 // addBlob stores the bytes under n references, or adds n to those it has.

@@ -19,7 +19,8 @@ func TestPack(t *testing.T) {
 	defer p.close()
 	noise := make([]byte, 5000)
 	rand.NewChaCha8([32]byte{}).Read(noise)
-	for _, b := range [][]byte{{}, []byte("short"), []byte(strings.Repeat("long ", 1000)), noise, noise[:packMin-1], noise[:packMin]} {
+	for _, b := range [][]byte{{}, []byte("short"), []byte(strings.Repeat("long ", 1000)), noise, noise[:packMin-1],
+		noise[:packMin]} {
 		packed := p.pack(b)
 		if len(packed) > len(b)+1 {
 			t.Errorf("%d bytes became %d", len(b), len(packed))
@@ -31,7 +32,8 @@ func TestPack(t *testing.T) {
 	if n := len(p.pack([]byte(strings.Repeat("long ", 1000)))); n > 100 {
 		t.Errorf("5000 bytes of one word take %d", n)
 	}
-	for _, bad := range [][]byte{{9}, {packZstd}, {packZstd, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1, 2}, p.pack([]byte(strings.Repeat("long ", 1000)))[:20]} {
+	for _, bad := range [][]byte{{9}, {packZstd}, {packZstd, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1, 2},
+		p.pack([]byte(strings.Repeat("long ", 1000)))[:20]} {
 		if _, err := p.unpack(bad); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%x: %v, want ErrCorrupt", bad, err)
 		}
@@ -56,7 +58,8 @@ func TestLists(t *testing.T) {
 	if got, err := getView(putView(view)); err != nil || !reflect.DeepEqual(got, view) {
 		t.Errorf("view %v, %v", got, err)
 	}
-	for _, err := range []error{second(getItems([]byte{1, 2})), second(getFields([]byte{9, 1})), second(getCores([]byte{200})), second(getView([]byte{1, 1, 1})), second(getMedia([]byte{1}))} {
+	for _, err := range []error{second(getItems([]byte{1, 2})), second(getFields([]byte{9, 1})),
+		second(getCores([]byte{200})), second(getView([]byte{1, 1, 1})), second(getMedia([]byte{1}))} {
 		if !errors.Is(err, ErrCorrupt) {
 			t.Errorf("cut short: %v, want ErrCorrupt", err)
 		}
@@ -94,7 +97,8 @@ func FuzzDecode(f *testing.F) {
 
 // TestCut: only what encodes back to the same text is kept as binary.
 func TestCut(t *testing.T) {
-	for text, decoded := range map[string]bool{"aGVsbG8=": true, "aGVsbG8": false, "aGVsbG9=": false, "aGVs\nbG8=": false, `aGVs\/8=`: false, "": true, "_-_-": false} {
+	for text, decoded := range map[string]bool{"aGVsbG8=": true, "aGVsbG8": false, "aGVsbG9=": false,
+		"aGVs\nbG8=": false, `aGVs\/8=`: false, "": true, "_-_-": false} {
 		if p := cut(0, []byte(text)); p.decoded != decoded {
 			t.Errorf("%q: decoded %v", text, p.decoded)
 		}

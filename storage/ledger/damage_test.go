@@ -43,10 +43,13 @@ func sql(t *testing.T, d *DB, q string) {
 func TestFlippedColumns(t *testing.T) {
 	flips := map[string]string{
 		"ledger_id": "'l_other'", "row_id": "row_id + 100", "epoch": "epoch + 1", "pos": "pos + 100", "sub": "sub + 9", "elem": "elem + 1",
-		"sess_raw": "sess_raw || 'x'", "msgid": "'x'", "canon_id": "canon_id || '_2'", "kind": "'media'", "role": "'tool'", "ctype": "'x'",
-		"tool_name": "'x'", "call_id": "'x'", "wire": "'openai'", "raw": "x'" + strings.Repeat("ab", 32) + "'", "overlay": "x'01'", "active": "0",
-		"covered_by": "'b1'", "cause": "'fold'", "row_sum": "x'" + strings.Repeat("00", 16) + "'", "state_sum": "x'" + strings.Repeat("00", 16) + "'",
-		"born_ck": "born_ck + 1", "changed_ck": "changed_ck + 100", "created_at": "created_at + 1",
+		"sess_raw": "sess_raw || 'x'", "msgid": "'x'", "canon_id": "canon_id || '_2'", "kind": "'media'",
+		"role": "'tool'", "ctype": "'x'",
+		"tool_name": "'x'", "call_id": "'x'", "wire": "'openai'", "raw": "x'" + strings.Repeat("ab", 32) + "'",
+		"overlay": "x'01'", "active": "0",
+		"covered_by": "'b1'", "cause": "'fold'", "row_sum": "x'" + strings.Repeat("00", 16) + "'",
+		"state_sum": "x'" + strings.Repeat("00", 16) + "'",
+		"born_ck":   "born_ck + 1", "changed_ck": "changed_ck + 100", "created_at": "created_at + 1",
 	}
 	tpl := play(t, func(t *testing.T, d *DB) act {
 		s := ledgertest.NewScript("s")
@@ -70,7 +73,8 @@ func TestFlippedColumns(t *testing.T) {
 			if st.Red == "" || len(st.Rows) != 0 {
 				t.Fatal("green")
 			}
-			if d := ledgertest.Diff(&session.State{Head: st.Head, Kernel: st.Kernel, Repeats: st.Repeats, List: st.List, Red: "x"},
+			if d := ledgertest.Diff(&session.State{Head: st.Head, Kernel: st.Kernel, Repeats: st.Repeats, List: st.List,
+				Red: "x"},
 				redOf(tpl.after.State)); d != "" {
 				t.Errorf("the list suffered: %s", d)
 			}
@@ -90,7 +94,8 @@ func redOf(st *session.State) *session.State {
 func TestMissingRows(t *testing.T) {
 	for _, q := range []string{
 		"DELETE FROM snap_rows WHERE row_id = 4", "DELETE FROM snap_rows WHERE row_id = (SELECT max(row_id) FROM snap_rows)", "DELETE FROM snap_rows",
-		"DELETE FROM ckpt", "UPDATE ckpt SET meta_json = replace(meta_json, '\"count\":', '\"count\":1')", "UPDATE ckpt SET meta_json = '{'",
+		"DELETE FROM ckpt", "UPDATE ckpt SET meta_json = replace(meta_json, '\"count\":', '\"count\":1')",
+		"UPDATE ckpt SET meta_json = '{'",
 	} {
 		d, _ := scripted(t, 3)
 		sql(t, d, q)
@@ -106,7 +111,8 @@ func TestMissingRows(t *testing.T) {
 // open makes them anew, and a re-stamp makes the session green.
 func TestDroppedTables(t *testing.T) {
 	ctx := context.Background()
-	for _, tables := range [][]string{{"l1_world"}, {"snap_rows"}, {"ckpt"}, {"snap_meta"}, {"l1_world", "snap_rows", "ckpt", "snap_meta"}} {
+	for _, tables := range [][]string{{"l1_world"}, {"snap_rows"}, {"ckpt"}, {"snap_meta"},
+		{"l1_world", "snap_rows", "ckpt", "snap_meta"}} {
 		t.Run(strings.Join(tables, " "), func(t *testing.T) {
 			d, s := scripted(t, 3)
 			for _, table := range tables {
@@ -172,7 +178,8 @@ func TestWrongBlob(t *testing.T) {
 	right := s.Bytes(es[0].Blob)
 	wrong := d.zip.pack(bytes.Replace(right, []byte("role"), []byte("rule"), 1))
 	sql(t, d, fmt.Sprintf("UPDATE blob SET data = x'%x' WHERE hash = x'%s'", wrong, es[0].Blob))
-	if b, err := d.Blob(context.Background(), es[0].Blob); !errors.Is(err, ErrCorrupt) || b != nil || !strings.Contains(err.Error(), es[0].Blob.String()) {
+	if b, err := d.Blob(context.Background(), es[0].Blob); !errors.Is(err,
+		ErrCorrupt) || b != nil || !strings.Contains(err.Error(), es[0].Blob.String()) {
 		t.Fatalf("got %q, %v", b, err)
 	}
 	for _, ledger := range []string{"", "l_s"} {

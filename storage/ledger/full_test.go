@@ -76,7 +76,8 @@ func reply(t *testing.T, d *DB, c *session.Commit) {
 	t.Helper()
 	must(t, d.Commit(context.Background(), c))
 	text := []byte(strings.Repeat(c.Turn.InHash.String(), 40))
-	must(t, d.Finish(context.Background(), &session.TurnDone{ID: c.Turn.ID, Ledger: c.Head.Ledger, FinishedAt: c.Turn.At, Response: text}))
+	must(t, d.Finish(context.Background(), &session.TurnDone{ID: c.Turn.ID, Ledger: c.Head.Ledger,
+		FinishedAt: c.Turn.At, Response: text}))
 }
 
 // at is a clock that stands d after the scripts' last turn.
@@ -134,7 +135,8 @@ func TestTrimOrder(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{stepResponses, stepVariants, stepArchived, stepIdle}; strings.Join(taken, "|") != strings.Join(want, "|") {
+	if want := []string{stepResponses, stepVariants, stepArchived, stepIdle}; strings.Join(taken,
+		"|") != strings.Join(want, "|") {
 		t.Fatalf("took %q, want %q", taken, want)
 	}
 	if _, err := d.Turn(ctx, first.ID); !errors.Is(err, session.ErrUnknown) {
@@ -157,7 +159,8 @@ func TestTrimSays(t *testing.T) {
 	}
 	_, err := tr.responses(ctx, stepResponses)
 	must(t, err)
-	if _, err := d.Response(ctx, 1); !errors.Is(err, session.ErrNotKept) || !strings.Contains(err.Error(), stepResponses) {
+	if _, err := d.Response(ctx, 1); !errors.Is(err, session.ErrNotKept) || !strings.Contains(err.Error(),
+		stepResponses) {
 		t.Errorf("reply: %v", err)
 	}
 	if _, err := d.Response(ctx, d.lastTurn.Load()); err != nil {
@@ -206,7 +209,8 @@ func TestTrimSpares(t *testing.T) {
 	scripts := crowd(t, d, "abcd", 40)
 	now := lastSeen(scripts)
 	d.now = at(now, 0)
-	for ledger, ago := range map[string]time.Duration{"l_a": 2 * longIdle, "l_b": 2 * time.Hour, "l_c": 3 * longIdle, "l_d": time.Minute} {
+	for ledger, ago := range map[string]time.Duration{"l_a": 2 * longIdle, "l_b": 2 * time.Hour, "l_c": 3 * longIdle,
+		"l_d": time.Minute} {
 		sql(t, d, fmt.Sprintf("UPDATE session SET last_seen = %d WHERE ledger_id = '%s'", now-ago.Milliseconds(), ledger))
 	}
 	must(t, d.SetBudget(ctx, 1))

@@ -215,9 +215,11 @@ func private(path string) error {
 // The two kinds of connection. WAL checkpoints never happen inside a write;
 // the file gives space back only when the lifecycle asks (incremental).
 var (
-	writing = url.Values{"_txlock": {"immediate"}, "_busy_timeout": {"5000"}, "_auto_vacuum": {"INCREMENTAL"}, "_pragma": {
-		"journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "wal_autocheckpoint(0)", "cache_size(-4000)"}}
-	reading = url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}, "_pragma": {"foreign_keys(1)", "query_only(1)", "cache_size(-1000)"}}
+	writing = url.Values{"_txlock": {"immediate"}, "_busy_timeout": {"5000"}, "_auto_vacuum": {"INCREMENTAL"},
+		"_pragma": {
+			"journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "wal_autocheckpoint(0)", "cache_size(-4000)"}}
+	reading = url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"},
+		"_pragma": {"foreign_keys(1)", "query_only(1)", "cache_size(-1000)"}}
 )
 
 func connector(path string, query url.Values, wrap func(driver.Connector) driver.Connector) (driver.Connector, error) {

@@ -95,5 +95,6 @@ const stepFull = "the ledger budget was used up"
 // starts over; c is the writing connection.
 func (d *DB) guard(ctx context.Context, c *conn) error {
 	_, records := d.limits()
-	return c.once(ctx, fmt.Sprintf("PRAGMA max_page_count = %d; PRAGMA journal_size_limit = %d", records/pageBytes, d.walPart()/2))
+	return c.once(ctx, fmt.Sprintf("PRAGMA max_page_count = %d; PRAGMA journal_size_limit = %d", records/pageBytes,
+		d.walPart()/2))
 }

@@ -23,13 +23,17 @@ var update = flag.Bool("update", false, "write the goldens anew")
 func TestViews(t *testing.T) {
 	ctx := context.Background()
 	d, s := scripted(t, 1)
-	must(t, d.Finish(ctx, &session.TurnDone{ID: 1, Ledger: "l_s", FinishedAt: 1_700_000_002_000, Status: 200, Model: "model-1-0101", Reported: true, Priced: true, CostMicros: 1500,
-		Usage: usage.Usage{Input: 100, Cached: 300, Output: 20, Source: usage.Exact}, Verdict: session.Drift, VerdictWhy: "number spelling", PrefixSame: 12,
+	must(t, d.Finish(ctx, &session.TurnDone{ID: 1, Ledger: "l_s", FinishedAt: 1_700_000_002_000, Status: 200,
+		Model: "model-1-0101", Reported: true, Priced: true, CostMicros: 1500,
+		Usage: usage.Usage{Input: 100, Cached: 300, Output: 20, Source: usage.Exact}, Verdict: session.Drift,
+		VerdictWhy: "number spelling", PrefixSame: 12,
 		Change: &session.FirstChange{Offset: 12, JSONPath: "messages[0]", Old: "a", New: "b", Cause: "edit", By: "client"}}))
 	must(t, d.Commit(ctx, s.Turn(d.NextTurn())))
 	must(t, d.Commit(ctx, s.Prune(d.NextTurn(), 1)))
-	must(t, d.Record(ctx, session.Turn{ID: d.NextTurn(), World: session.World{Signal: "s", SessRaw: "r", Lane: "main"}, At: 5, Home: session.HomeSide, Model: "small"}))
-	_, err := d.Degrade(ctx, session.DegradeView{At: 1_700_000_003_000, Session: "l_s", Turn: 2, Gate: "R3", Scope: "turn", Cause: "sum", Evidence: "row 4", Served: session.PathFull})
+	must(t, d.Record(ctx, session.Turn{ID: d.NextTurn(), World: session.World{Signal: "s", SessRaw: "r", Lane: "main"},
+		At: 5, Home: session.HomeSide, Model: "small"}))
+	_, err := d.Degrade(ctx, session.DegradeView{At: 1_700_000_003_000, Session: "l_s", Turn: 2, Gate: "R3",
+		Scope: "turn", Cause: "sum", Evidence: "row 4", Served: session.PathFull})
 	must(t, err)
 
 	var ar txtar.Archive

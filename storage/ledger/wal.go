@@ -34,7 +34,8 @@ func startKeeper(ctx context.Context, d *DB) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), ask: make(chan chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), ask: make(chan chan struct{}), quit: make(chan struct{}),
+		done: make(chan struct{})}
 	go k.run()
 	return k, nil
 }
@@ -113,7 +114,8 @@ func (k *keeper) writeBack() {
 	k.db.mu.Lock()
 	defer k.db.mu.Unlock()
 	if k.db.w != nil {
-		_, _ = k.db.w.exec(ctx, "INSERT INTO setting (key, val) VALUES ('wal', x'') ON CONFLICT DO UPDATE SET val = excluded.val")
+		_, _ = k.db.w.exec(ctx,
+			"INSERT INTO setting (key, val) VALUES ('wal', x'') ON CONFLICT DO UPDATE SET val = excluded.val")
 	}
 }
 
