@@ -63,7 +63,7 @@ type own map[string]bool
 
 func newOwn() own {
 	o := own{}
-	for _, s := range []string{"", "stub", "slack water at noon", "1 notes.txt", "notes.txt", "cat notes.txt", "wc -l notes.txt", "ls", "Count the lines of notes.txt.", "general-purpose",
+	for _, s := range []string{"", "stub", "slack water at noon", "1 notes.txt", "notes.txt", "AGENTS.md\nnotes.txt", "cat notes.txt", "wc -l notes.txt", "ls", "Count the lines of notes.txt.", "general-purpose",
 		"I look at what is there before I change anything.", "DONE. The scripted model has finished this task."} {
 		o[s] = true
 	}

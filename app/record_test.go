@@ -40,7 +40,7 @@ func TestRecord(t *testing.T) {
 	for _, sc := range scenes() {
 		t.Run(sc.name, func(t *testing.T) {
 			tp := newTap(t, server.Listener.Addr().String(), nil)
-			s := &studio{t: t, in: newSandbox(t), url: demo.BaseURL(tp.url, sc.name), own: newOwn()}
+			s := &studio{t: t, in: newSandbox(t), url: demo.BaseURL(tp.url, sc.name), own: newOwn(), permission: map[string]string{"*": "allow"}}
 			sc.play(s)
 			develop(t, filepath.Join(goldens, sc.name+".txtar"), sc.did, tp.seen(), s.own)
 		})
@@ -146,9 +146,21 @@ func scenes() []scene {
 			s.pi("openai-completions", "/v1", lookAround)
 			s.pi("openai-completions", "/v1", andAgain, "-c")
 		}},
+		{"pi-chat-rules", "pi 1.6.0 on Chat Completions: a prompt, then, with an AGENTS.md in the folder, `pi -c`.", func(s *studio) {
+			s.pi("openai-completions", "/v1", lookAround)
+			s.write("AGENTS.md")
+			s.pi("openai-completions", "/v1", andAgain, "-c")
+		}},
 		{"opencode-title", "opencode 1.18.33 on Chat Completions: a prompt, for which it asks for a title, then `opencode run -c`.", func(s *studio) {
 			s.opencode(lookAround)
 			s.opencode(andAgain, "-c")
+		}},
+		{"opencode-settings", "opencode 1.18.33 on Chat Completions: a prompt; one with an AGENTS.md in the folder; one with a tool switched off.", func(s *studio) {
+			s.opencode(lookAround)
+			s.write("AGENTS.md")
+			s.opencode("Thank you.", "-c")
+			s.permission["grep"] = "deny"
+			s.opencode("And goodbye.", "-c")
 		}},
 	}
 }
@@ -162,6 +174,15 @@ type studio struct {
 	own own
 	// last is the session Claude Code named in its last run.
 	last string
+	// permission is opencode's; a tool denied is not offered.
+	permission map[string]string
+}
+
+// write puts a text of ours where the client finds it.
+func (s *studio) write(file string) {
+	if err := os.WriteFile(filepath.Join(s.in.work, file), []byte("Answer briefly.\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // command prepares a client with nothing of our own environment.
@@ -298,7 +319,7 @@ func (s *studio) opencode(prompt string, args ...string) {
 	s.t.Helper()
 	s.own.prompt(prompt)
 	config, err := json.Marshal(map[string]any{
-		"model": "stub/stub-model", "small_model": "stub/stub-model", "permission": map[string]any{"*": "allow"},
+		"model": "stub/stub-model", "small_model": "stub/stub-model", "permission": s.permission,
 		"provider": map[string]any{"stub": map[string]any{"npm": "@ai-sdk/openai-compatible",
 			"options": map[string]any{"baseURL": s.url + "/v1", "apiKey": "dummy"},
 			"models":  map[string]any{"stub-model": map[string]any{"limit": map[string]any{"context": 200000, "output": 8000}}}}},
