@@ -26,7 +26,9 @@ const goldens = "../core/chain/testdata/recorded"
 // TestRecord drives real clients against the scripted model and writes what
 // they sent to goldens, without any third party's text. The comment of a golden
 // that exists, with its verdicts, is kept: after recording anew, the replay in
-// core/chain says which of them no longer hold.
+// core/chain says which of them no longer hold. The same client gives the same
+// bytes again, but what it sends side by side (a title, a subagent) may come in
+// another order.
 //
 //	go test -tags 'headless clients record' -run TestRecord ./app
 //
