@@ -20,11 +20,11 @@ import (
 
 // packers write each encoding; "raw" is deflate without its zlib frame.
 var packers = map[string]func(io.Writer) io.WriteCloser{
-	"gzip":    func(w io.Writer) io.WriteCloser {
+	"gzip": func(w io.Writer) io.WriteCloser {
 		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		return z
 	},
-	"br":      func(w io.Writer) io.WriteCloser { return brotli.NewWriterLevel(w, 0) },
+	"br": func(w io.Writer) io.WriteCloser { return brotli.NewWriterLevel(w, 0) },
 	"deflate": func(w io.Writer) io.WriteCloser {
 		z, _ := zlib.NewWriterLevel(w, zlib.BestSpeed)
 		return z
