@@ -57,14 +57,16 @@ type DB struct {
 	path string
 	now  func() time.Time
 	zip  *packer
-	dial driver.Connector // read and write
+	// dial makes connections that write, dialRead those that only read.
+	dial, dialRead driver.Connector
 
 	// mu is held around every write transaction; it guards w. Read-back after a
 	// commit happens under it as well, so what is read is what was written.
 	mu sync.Mutex
 	w  *conn // nil after Close, or after a failed rollback until the next write
 
-	// read holds the idle reading connections; taking one out is owning it.
+	// read holds the idle reading connections, nil for one not made yet; taking
+	// one out is owning it. Close takes them all and closes the channel.
 	read chan *conn
 
 	lastTurn atomic.Int64 // newest id handed out
@@ -90,6 +92,9 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	d := &DB{path: abs, now: opts.Now, read: make(chan *conn, readers)}
 	if d.now == nil {
 		d.now = time.Now
+	}
+	for range readers {
+		d.read <- nil
 	}
 	d.budget.Store(int64(opts.Budget))
 	if opts.Budget == 0 {
@@ -117,7 +122,7 @@ func (d *DB) open(ctx context.Context, wrap func(driver.Connector) driver.Connec
 	if err := migrate(ctx, d.w, sqlFiles); err != nil {
 		return err
 	}
-	if err := d.openReaders(ctx, wrap); err != nil {
+	if d.dialRead, err = connector(d.path, reading, wrap); err != nil {
 		return err
 	}
 	if err := d.recall(ctx); err != nil {
@@ -125,21 +130,6 @@ func (d *DB) open(ctx context.Context, wrap func(driver.Connector) driver.Connec
 	}
 	d.keeper, err = startKeeper(ctx, d)
 	return err
-}
-
-func (d *DB) openReaders(ctx context.Context, wrap func(driver.Connector) driver.Connector) error {
-	ro, err := connector(d.path, reading, wrap)
-	if err != nil {
-		return err
-	}
-	for range readers {
-		c, err := dial(ctx, ro)
-		if err != nil {
-			return err
-		}
-		d.read <- c
-	}
-	return nil
 }
 
 // recall reads what memory keeps of the file, and carries on with deletions a
@@ -163,8 +153,8 @@ func (d *DB) recall(ctx context.Context) error {
 	return d.resumeDeletes(ctx)
 }
 
-// Close waits for the background work, writes the WAL back and closes the
-// file. It is safe to call twice.
+// Close waits for reads and the background work, writes the WAL back and closes
+// the file. It is safe to call twice.
 func (d *DB) Close() error {
 	if d.closed.Swap(true) {
 		return nil
@@ -173,13 +163,12 @@ func (d *DB) Close() error {
 	if d.keeper != nil {
 		errs = append(errs, d.keeper.stop())
 	}
-	for range cap(d.read) {
-		select {
-		case c := <-d.read:
+	for range readers {
+		if c := <-d.read; c != nil {
 			errs = append(errs, c.close())
-		default: // open failed before it was made
 		}
 	}
+	close(d.read)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.w != nil {
@@ -292,7 +281,7 @@ func (d *DB) transact(ctx context.Context, f func(context.Context, *conn) error)
 // writable needs mu.
 func (d *DB) writable(ctx context.Context) (err error) {
 	if d.closed.Load() {
-		return errors.New("the ledger is closed")
+		return errClosed
 	}
 	if d.w != nil {
 		return nil
@@ -319,16 +308,22 @@ func (d *DB) locked(ctx context.Context, op string, f func(context.Context, *con
 
 // view runs f on a snapshot of the file.
 func (d *DB) view(ctx context.Context, op string, f func(context.Context, *conn) error) (err error) {
-	if d.closed.Load() {
-		return fmt.Errorf("ledger: %s: the ledger is closed", op)
-	}
 	var c *conn
 	select {
-	case c = <-d.read:
+	case taken, open := <-d.read:
+		if !open {
+			return fmt.Errorf("ledger: %s: %w", op, errClosed)
+		}
+		c = taken
 	case <-ctx.Done():
 		return fmt.Errorf("ledger: %s: %w", op, ctx.Err())
 	}
 	defer func() { d.read <- c }()
+	if c == nil {
+		if c, err = dial(ctx, d.dialRead); err != nil {
+			return d.fail(op, err)
+		}
+	}
 	if _, err := c.exec(ctx, "BEGIN"); err != nil {
 		return d.fail(op, err)
 	}
@@ -340,3 +335,5 @@ func (d *DB) view(ctx context.Context, op string, f func(context.Context, *conn)
 	}
 	return d.fail(op, err)
 }
+
+var errClosed = errors.New("the ledger is closed")

@@ -2,10 +2,12 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -160,6 +162,47 @@ func TestWriteBack(t *testing.T) {
 	must(t, os.WriteFile(alone, b, 0o600))
 	got := openAt(t, alone, Options{})
 	st, err := got.Load(context.Background(), "l_s")
+	must(t, err)
+	if diff := ledgertest.Diff(st, s.State); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCloseWaits: reads and writes under way end as they should, later ones
+// are told; nothing is left open.
+func TestCloseWaits(t *testing.T) {
+	ctx := context.Background()
+	d, s := scripted(t, 3)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				st, err := d.Load(ctx, "l_s")
+				if errors.Is(err, errClosed) {
+					return
+				}
+				if err != nil || st.Red != "" {
+					t.Errorf("%v %+v", err, st)
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for {
+			if err := d.SetSetting(ctx, "a", []byte("b")); err != nil {
+				if !errors.Is(err, errClosed) {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+	playOn(t, d, ledgertest.NewScript("other"), 3)
+	must(t, d.Close())
+	wg.Wait()
+	d = openAt(t, d.path, Options{})
+	st, err := d.Load(ctx, "l_s")
 	must(t, err)
 	if diff := ledgertest.Diff(st, s.State); diff != "" {
 		t.Error(diff)
