@@ -24,9 +24,10 @@ func TestLongFirstSight(t *testing.T) {
 	msgs[0] = user("another question")
 	g.send(anthropicPath, anthropicBody(append(msgs, user("now"))...), sessionHeader, "s1")
 	turn := g.lastTurn()
-	if turn.Path != session.PathSnapshot || turn.Compared != session.ByteEqual {
-		t.Errorf("then served on path %s, compared %q", turn.Path, turn.Compared)
+	if turn.Path != session.PathSnapshot {
+		t.Errorf("then served on path %s, want %s", turn.Path, session.PathSnapshot)
 	}
+	compared(t, turn)
 	if c := turn.Change; c == nil || c.Cause != session.ChangeEdit || c.JSONPath != "$.messages[0]" {
 		t.Errorf("the first change is %+v, want a client edit of the first message", c)
 	}
