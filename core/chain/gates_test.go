@@ -335,6 +335,82 @@ func TestNextBeforeBookkeeping(t *testing.T) {
 	g.expect("the second", g.lastTurn(), session.PathSnapshot, session.NoGate)
 }
 
+// TestNextBeforeTheStreamEnds: the same at the terminal event, while the
+// upstream holds its stream open.
+func TestNextBeforeTheStreamEnds(t *testing.T) {
+	g := newRig(t, config.On)
+	k := g.convo("open")
+	k.say()
+	release := make(chan struct{})
+	g.setAnswer(func(w http.ResponseWriter, r *http.Request) {
+		writeEvents(w, streamed...)
+		<-release
+	})
+	k.msgs = append(k.msgs, assistant("a"), user("x"))
+	first, err := faultClient(t).Do(g.request(t.Context(), "POST", anthropicPath, anthropicBody(k.msgs...), sessionHeader, k.id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Body.Close()
+	if err := readUntil(first.Body, "message_stop"); err != nil {
+		t.Fatal(err)
+	}
+	g.setAnswer(nil)
+	k.msgs[2] = user("y") // neither continues the other
+	k.post()
+	close(release)
+	g.settle()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, turn := range g.turns {
+		if turn.Gate != "" || turn.Path != session.PathSnapshot {
+			t.Errorf("%+v", turn)
+		}
+	}
+}
+
+// leaving is a ledger that makes the client leave while a turn is committed.
+type leaving struct {
+	session.Ledger
+	leave func()
+}
+
+func (l *leaving) Commit(ctx context.Context, c *session.Commit) error {
+	defer func() { c.Waited += time.Hour }() // never slow
+	if leave := l.leave; leave != nil {
+		l.leave = nil
+		leave()
+		select {
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond): // room for a cancel that must not come
+		}
+	}
+	return l.Ledger.Commit(ctx, c)
+}
+
+// TestLeavesBeforeTheCommit: a client that leaves while its turn is written is
+// no fault of the ledger.
+func TestLeavesBeforeTheCommit(t *testing.T) {
+	g := newRig(t, config.On)
+	l := &leaving{}
+	g.options = func(o *chain.Options) { l.Ledger = o.Ledger; o.Ledger = l }
+	g.restart()
+	k := g.convo("leaves")
+	k.say()
+	ctx, cancel := context.WithCancel(t.Context())
+	l.leave = cancel
+	k.grow()
+	if resp, err := faultClient(t).Do(g.request(ctx, "POST", anthropicPath, anthropicBody(k.msgs...), sessionHeader, k.id)); err == nil {
+		resp.Body.Close()
+	}
+	g.settle()
+	if turn := g.lastTurn(); turn.Gate != "" || !turn.Kept {
+		t.Errorf("%+v", turn)
+	}
+	g.expect("retry", k.send(), session.PathSnapshot, session.NoGate)
+	g.verifyAll()
+}
+
 // post sends and reads the reply without waiting for what follows it.
 func (k *convo) post() {
 	k.g.t.Helper()
