@@ -62,7 +62,9 @@ func (e *engine) Close() error {
 	return e.ledger.Close()
 }
 
-func (e *engine) views() views { return views{e.ledger, e.chain.Busy} }
+func (e *engine) views() views {
+	return views{e.ledger, e.chain.Busy, func() session.Rollout { return session.Rollout(e.settings.Current().Rollout.Mode) }}
+}
 
 // keepBudget is how often the ledger is brought back under its budget. Trimming
 // starts a twentieth below the limit; at 16 MiB, the smallest, that is a few

@@ -81,7 +81,7 @@ func sessionView(ctx context.Context, c *conn, h *session.Head) (session.Session
 	t := h.Totals
 	read := t.Input + t.Cached + t.CacheWrite
 	v := session.SessionView{ID: h.Ledger, Title: h.Title, Signal: h.Signal, SessRaw: h.SessRaw, Lane: h.Lane,
-		Parent: h.Parent, Mode: h.Mode, Route: session.RouteFull,
+		Parent: h.Parent, Mode: h.Mode, Member: h.Member,
 		Epoch: h.Epoch, Wire: h.Wire, Model: h.Model, Window: int64(h.Window), CreatedAt: h.CreatedAt,
 		LastSeen: h.LastSeen, Turns: t.Turns,
 		Tokens: session.TokenView{Inbound: read, Outbound: read, Cached: t.Cached, CacheWrite: t.CacheWrite,
@@ -103,31 +103,10 @@ func sessionView(ctx context.Context, c *conn, h *session.Head) (session.Session
 		}
 		return nil
 	}, h.Ledger)
-	if err == nil {
-		v.Route = storedRoute(ctx, c, h)
-	}
 	return v, err
 }
 
 func money(micros int64) float64 { return float64(micros) / 1e6 }
-
-// storedRoute is the route l1_world keeps; full where it keeps none or cannot
-// be read. What serves the next turn is the caller's to work out.
-func storedRoute(ctx context.Context, c *conn, h *session.Head) session.Route {
-	route := session.RouteFull
-	if has, err := hasTable(ctx, c, "l1_world"); err != nil || !has || !h.Signed() {
-		return route
-	}
-	_, err := c.one(ctx, "SELECT route FROM l1_world WHERE sess_raw = ? AND signal = ? AND lane = ? AND branch = ?",
-		func(r *row) error {
-			route = session.Route(r.text(0))
-			return nil
-		}, h.SessRaw, h.Signal, h.Lane, int64(h.Branch))
-	if err != nil {
-		return session.RouteFull
-	}
-	return route
-}
 
 // ErrAmbiguous: a prefix that several sessions share.
 var ErrAmbiguous = errors.New("ledger: the prefix fits several sessions")
