@@ -98,6 +98,10 @@ func flipEpoch(ctx context.Context, c *conn, p *session.RestampPlan, meta []byte
 	if err := retire(ctx, c, h.Ledger, h.Epoch, h.HeadSeq); err != nil {
 		return err
 	}
+	// What the client had removed has no rows in the new epoch.
+	if _, err := c.exec(ctx, "UPDATE element SET state = 'archived' WHERE ledger_id = ? AND state = 'removed'", h.Ledger); err != nil {
+		return err
+	}
 	n, err = c.exec(ctx, "UPDATE snap_rows SET active = 1 WHERE ledger_id = ? AND epoch = ?", h.Ledger, h.Epoch)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) session.Ledger) {
 		{"media", testMedia},
 		{"finish", testFinish}, {"finish sets the session", testFinishHead}, {"record", testRecord},
 		{"in flight", testInFlight},
-		{"restamp", testRestamp}, {"restamp stale", testRestampStale}, {"restamp needed stays", testNeedsRestamp},
+		{"restamp", testRestamp}, {"restamp archives", testRestampRemoved}, {"restamp stale", testRestampStale}, {"restamp needed stays", testNeedsRestamp},
 		{"without rows", testWithoutRows},
 		{"heads", testHeads}, {"unsigned", testUnsigned}, {"unknown", testUnknown}, {"settings", testSettings},
 		{"degrade", testDegrade},
