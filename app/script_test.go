@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -185,7 +186,11 @@ func (s *script) play(turns string) error {
 		return err
 	}
 	_, err := playOnce(s.t.Context(), s.app.BaseURL(), demo.PlayOptions{Turns: n})
-	s.app.engine.chain.Idle()
+	c := s.app.engine.chain
+	for c.Status().InFlight > 0 { // a client has its last byte before the handler ends
+		time.Sleep(time.Millisecond)
+	}
+	c.Idle()
 	return err
 }
 

@@ -26,7 +26,7 @@ func countsOf(n wire.Counts, in int, out int64) usage.Usage {
 // finish ends an exchange: bookkeeping goes behind the reply, and a reply that
 // the upstream cut is cut for the client too.
 func (c *Chain) finish(x *Exchange) {
-	c.metrics.closed(x)
+	defer c.metrics.closed(x) // last: what is no longer in flight is in the queue
 	if x.world != nil {
 		x.world.land(x.flight) // before the client can know that it has everything
 	}
