@@ -17,6 +17,7 @@ import (
 	"holdfast/core/config"
 	"holdfast/core/session"
 	"holdfast/core/upstream"
+	"holdfast/core/wire"
 )
 
 // counts are the rows of every table, settings apart.
@@ -126,6 +127,8 @@ func TestUnheld(t *testing.T) {
 		{"200,000 deep in an element", inElement(nested(200_000)), session.CauseTooDeep},
 		{"10,000 deep in a field", `{"x":` + nested(10_000) + `,"messages":[]}`, session.CauseTooDeep},
 		{"200,000 deep", nested(200_000), session.CauseTooDeep},
+		{"too many elements", `{"messages":[` + strings.Repeat(user("")+",", wire.MaxElements) + user("") + `]}`, session.CauseShape},
+		{"too many fields", `{"messages":[]` + strings.Repeat(`,"x":1`, wire.MaxFields) + `}`, session.CauseShape},
 		{"200,000 objects deep", strings.Repeat(`{"a":`, 200_000) + "1" + strings.Repeat("}", 200_000), session.CauseTooDeep},
 	} {
 		g.unchanged(c.name, k.id, 1, 1, func() {
