@@ -324,14 +324,17 @@ func (d *DB) view(ctx context.Context, op string, f func(context.Context, *conn)
 			return d.fail(op, err)
 		}
 	}
-	if _, err := c.exec(ctx, "BEGIN"); err != nil {
-		return d.fail(op, err)
+	// Neither end of a read may be cut short: an interrupted BEGIN may have begun,
+	// and a snapshot that stays open keeps the WAL alive.
+	whole := context.WithoutCancel(ctx)
+	if _, err = c.exec(whole, "BEGIN"); err == nil {
+		err = f(ctx, c)
 	}
-	err = f(ctx, c)
-	// Ending a read changes nothing; a context that ended must not keep the
-	// snapshot, and with it the WAL, alive.
-	if _, end := c.exec(context.WithoutCancel(ctx), "ROLLBACK"); err == nil {
-		err = end
+	if _, end := c.exec(whole, "ROLLBACK"); end != nil {
+		// The connection is of no more use, whatever it says in closing; the next
+		// read dials a new one.
+		_ = c.close()
+		c, err = nil, errors.Join(err, end)
 	}
 	return d.fail(op, err)
 }
