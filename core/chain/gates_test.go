@@ -925,6 +925,25 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
+// TestLongIDs: an id longer than any real one is taken whole up to a bound;
+// past it there is no id, never a shortened one.
+func TestLongIDs(t *testing.T) {
+	g := newRig(t, config.On)
+	long := strings.Repeat("x", 1<<10)
+	g.expect("whole", g.convo(long).say(), session.PathSnapshot, session.NoGate)
+	if g.head(long).SessRaw != long {
+		t.Error("the id was shortened")
+	}
+	if turn := g.convo(long + "y").say(); turn.Home != session.HomeUnsigned {
+		t.Errorf("past the bound: home %s", turn.Home)
+	}
+	body := anthropicBody(user("lane"))
+	g.send(anthropicPath, body, sessionHeader, "lanes", "X-Claude-Code-Agent-Id", long+"y")
+	if turn := g.lastTurn(); turn.Home != session.HomeUnsigned {
+		t.Errorf("a lane past the bound: home %s", turn.Home)
+	}
+}
+
 // TestSameStart: sessions with the same first messages never mix.
 func TestSameStart(t *testing.T) {
 	g := newRig(t, config.On)

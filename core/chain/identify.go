@@ -87,9 +87,21 @@ var signals = [...]struct{ header, signal string }{
 	{"Session_id", "session_id"},
 }
 
-// worldOf names the conversation by the first signal present. Without one the
-// world is unsigned and has no name yet.
+// maxID is the longest session or lane id in bytes. Ids are kept whole, with
+// every row; real ones have some forty bytes, and a header may have a million.
+const maxID = 1 << 10
+
+// worldOf names the conversation by the first signal present. Without one, or
+// with one that is no id, the world is unsigned and has no name yet.
 func worldOf(x *Exchange) session.World {
+	w := signalOf(x)
+	if len(w.SessRaw) > maxID || len(w.Lane) > maxID {
+		return session.World{Lane: session.MainLane}
+	}
+	return w
+}
+
+func signalOf(x *Exchange) session.World {
 	w := session.World{Lane: laneOf(x)}
 	for _, s := range signals {
 		if v := x.r.Header[s.header]; len(v) > 0 && v[0] != "" {
