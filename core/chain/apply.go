@@ -57,7 +57,7 @@ func (c *Chain) remember(x *Exchange) {
 		}
 		x.world.branches = append(x.world.branches, x.branch)
 	}
-	x.branch.st, x.branch.last = x.next, last
+	x.branch.st, x.branch.last, x.branch.bypasses = x.next, last, c.bypass.ended.Load()
 	c.memory.grew(x.world)
 }
 

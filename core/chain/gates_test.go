@@ -747,7 +747,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestBypass: verbatim while it is on, aligned again after.
+// TestBypass: verbatim while it is on, aligned and re-stamped after.
 func TestBypass(t *testing.T) {
 	g := newRig(t, config.On)
 	k := g.convo("bypass")
@@ -774,7 +774,10 @@ func TestBypass(t *testing.T) {
 		t.Errorf("bypassed turns changed the ledger: %v, before %v", after, before)
 	}
 	g.bypass(false)
-	k.say()
+	g.expect("back", k.say(), session.PathFull, session.NoGate)
+	if turn := g.lastTurn(); turn.Home != session.HomeRestamp {
+		t.Errorf("back from bypass the home is %s", turn.Home)
+	}
 	g.expect("off again", k.say(), session.PathSnapshot, session.NoGate)
 	if n := g.head(k.id).ListLen; n != len(k.msgs) {
 		t.Errorf("the list has %d elements, want %d", n, len(k.msgs))

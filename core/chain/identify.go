@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -285,7 +286,7 @@ func (c *Chain) load(ctx context.Context, w *world) error {
 		for _, at := range w.faults {
 			st.Head.Breaker = st.Head.Breaker.Next(at, true)
 		}
-		w.branches = append(w.branches, &branch{st: st, last: c.lastTurnOf(ctx, st)})
+		w.branches = append(w.branches, &branch{st: st, last: c.lastTurnOf(ctx, st), bypasses: c.bypass.ended.Load()})
 	}
 	w.loaded = true
 	return nil
@@ -443,6 +444,9 @@ func (x *Exchange) judge(c *Chain) {
 	h := &x.prior.Head
 	if x.overWindow() {
 		x.al.Row = session.RowRestamp
+	}
+	if x.branch != nil && x.branch.bypasses != c.bypass.ended.Load() {
+		h.NeedsRestamp = cmp.Or(h.NeedsRestamp, "back from bypass")
 	}
 	x.flight = x.world.depart(x.flight, h.Ledger, x.keys)
 	x.fire(c, session.Facts{AnchorsOut: x.al.AnchorsOut, Concurrent: x.world.collides(x.flight), SumMismatch: x.damaged()})

@@ -45,6 +45,8 @@ type branch struct {
 	head head
 	// served and compared count turns since the state was loaded.
 	served, compared int
+	// bypasses is Chain.bypass.ended as of the last turn.
+	bypasses int64
 }
 
 // head is the start of a list as it was sent: sum is the hash of the bytes of
