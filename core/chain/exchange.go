@@ -74,7 +74,6 @@ type Exchange struct {
 	// encode
 	view []session.ViewItem
 	out  []byte
-	runs []session.ViewRun
 
 	// send
 	done  session.TurnDone
@@ -82,7 +81,6 @@ type Exchange struct {
 	reply *lockedReply
 	// abort cuts the client's connection, as the upstream cut ours.
 	abort    bool
-	failed   error
 	degrades []session.DegradeView
 
 	ms session.StageTimes

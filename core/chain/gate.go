@@ -35,7 +35,7 @@ func (c *Chain) degrade(x *Exchange, d session.Decision, evidence string) {
 // ledger that fails leaves on the full path. Either way the bytes are the
 // client's own.
 func (c *Chain) stepDown(x *Exchange, err error) {
-	x.out, x.view, x.failed = x.raw, nil, err
+	x.out, x.view = x.raw, nil
 	if x.world != nil {
 		x.world.forget()
 	}

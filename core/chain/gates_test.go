@@ -608,7 +608,6 @@ func TestCommitFails(t *testing.T) {
 				if err != nil || rec.Kept != (c.path == session.PathSnapshot) || rec.Path != c.path || rec.Done == nil || rec.Done.Status != 200 {
 					t.Errorf("the turn's row: %+v, %v", rec, err)
 				}
-				whole = anthropicBody(k.msgs...)
 				if at == "pruned" {
 					return
 				}
