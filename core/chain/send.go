@@ -194,7 +194,9 @@ func (c *Chain) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // readers understand: problem+json with the error object of both wires in it.
 func writeRefusal(w http.ResponseWriter, f *upstream.Refusal) {
 	var buf bytes.Buffer
-	json.NewEncoder(&buf).Encode(map[string]any{
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.Encode(map[string]any{
 		"type": "error", "status": f.Status, "code": f.Code, "title": f.Title, "hint": f.Hint,
 		"error": map[string]string{"type": f.Code, "code": f.Code, "message": f.Title + " " + f.Hint},
 	})
