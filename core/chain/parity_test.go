@@ -320,6 +320,9 @@ func rewind(p *player, k *talk) (bool, bool) {
 	k.rewound = nil
 	for _, i := range at[cut:] {
 		k.rewound = append(k.rewound, k.view[i])
+		if p.mode == config.Off || k.dirty { // no rows say how it was spelled
+			k.rewound[len(k.rewound)-1].spelled.stored = false
+		}
 	}
 	k.view = k.view[:at[cut-1]+1]
 	k.view = append(k.view, slot{item: p.newItem("user")})
@@ -396,7 +399,7 @@ func (p *player) request(k *talk, op string, restamp, changed bool) {
 			p.putBack++
 		}
 	}
-	k.after(p.mode, changed)
+	k.after(p.mode, changed, restamp)
 }
 
 // slow reports a turn that left the snapshot path because this machine took
@@ -414,8 +417,13 @@ func (p *player) slow(turn session.TurnView) bool {
 }
 
 // after keeps the oracle's idea of whether rows follow the list.
-func (k *talk) after(mode config.RolloutMode, changed bool) {
+func (k *talk) after(mode config.RolloutMode, changed, restamp bool) {
 	k.fresh = false
+	if restamp || k.dirty { // what comes back in another epoch is spelled as it comes
+		for i := range k.rewound {
+			k.rewound[i].spelled.stored = false
+		}
+	}
 	if mode == config.Off {
 		k.dirty = k.dirty || changed
 		return
