@@ -243,10 +243,10 @@ func TestEveryStatement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tpl := play(t, s)
-			step := max(1, tpl.n/60) // a re-stamp repeats one statement hundreds of times
+			step := cutEvery * max(1, tpl.n/60) // a re-stamp repeats one statement hundreds of times
 			for _, kind := range [...]fault{failing, crashBefore, crashAfter} {
 				for k := 0; k < tpl.n; k++ {
-					if k%step == 0 || k < 12 || k >= tpl.n-12 { // the flip is at the end
+					if k%step == 0 || k%cutEvery == 0 && (k < 12 || k >= tpl.n-12) { // the flip is at the end
 						cutOff(t, &tpl, k, kind)
 					}
 				}
@@ -373,7 +373,7 @@ func TestEveryStatementOfDelete(t *testing.T) {
 	}
 	tpl := play(t, s)
 	for _, kind := range [...]fault{crashBefore, crashAfter} {
-		for k := range tpl.n {
+		for k := 0; k < tpl.n; k += cutEvery {
 			t.Run(fmt.Sprintf("%v at %d", kind, k), func(t *testing.T) {
 				got, _ := tpl.cut(t, k, kind)
 				sound(t, got)
