@@ -20,6 +20,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -46,6 +47,9 @@ type Options struct {
 	Publish func(kind string, v any)
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
+	// Tripwire is what a comparison before sending may take; 0 for
+	// DefaultTripwire.
+	Tripwire time.Duration
 	// Memory caps the cached session states in bytes; 0 for DefaultMemory.
 	Memory int64
 }
@@ -67,6 +71,8 @@ type Chain struct {
 		on    atomic.Bool
 		ended atomic.Int64
 	}
+
+	tripBudget time.Duration
 
 	memory  *memory
 	metrics *metrics
@@ -90,7 +96,7 @@ func New(ctx context.Context, o Options) (*Chain, error) {
 		return nil, err
 	}
 	c.salt = salt
-	c.memory = newMemory(o.Memory)
+	c.memory, c.tripBudget = newMemory(o.Memory), cmp.Or(o.Tripwire, DefaultTripwire)
 	c.metrics = newMetrics()
 	if c.groups, err = loadGroups(ctx, o.Ledger); err != nil {
 		return nil, err

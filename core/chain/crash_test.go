@@ -32,9 +32,8 @@ import (
 // ledger file.
 const crashEnv = "HOLDFAST_CRASH_CHILD"
 
-// unhurried is a ledger whose commits are never slow: a machine that kills
-// processes while it tests is, and the full path would be right but not what is
-// compared here.
+// unhurried is a ledger whose commits are never slow: a busy machine's are, and
+// the full path would be right but not what most tests look at.
 type unhurried struct{ session.Ledger }
 
 func (u unhurried) Commit(ctx context.Context, c *session.Commit) error {

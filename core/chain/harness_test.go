@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"holdfast/core/chain"
 	"holdfast/core/config"
@@ -67,7 +68,7 @@ func (g *rig) open() {
 		g.t.Fatal(err)
 	}
 	g.client = upstream.NewClient(func() []string { return nil })
-	o := chain.Options{Ledger: g.db, Upstream: g.client, Config: g.config,
+	o := chain.Options{Ledger: unhurried{g.db}, Tripwire: time.Minute, Upstream: g.client, Config: g.config,
 		Log: slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Publish: g.publish}
 	if g.options != nil {
 		g.options(&o)

@@ -378,8 +378,7 @@ func (p *player) request(k *talk, op string, restamp, changed bool) {
 	turn := p.g.lastTurn()
 	p.log = append(p.log, fmt.Sprintf("%-12s %-8s %s %s mode %s: path %s home %s gate %q, %d items", op, k.id, k.wire, k.header, p.mode, turn.Path, turn.Home, turn.Gate, len(k.view)))
 	p.requests++
-	slow := p.slow(turn)
-	full := p.mode != config.On || k.header == "" || restamp || k.dirty || slow
+	full := p.mode != config.On || k.header == "" || restamp || k.dirty
 	switch {
 	case resp.StatusCode != 200:
 		p.fail("status %d", resp.StatusCode)
@@ -389,7 +388,7 @@ func (p *player) request(k *talk, op string, restamp, changed bool) {
 		p.fail("full path changed the bytes\nsent %s\nwant %s", sent, plain)
 	case !full && !bytes.Equal(sent, want):
 		p.fail("snapshot differs from the oracle\nsent %s\nwant %s", sent, want)
-	case turn.Gate != "" && !slow || turn.Compared == session.Different || turn.Compared == session.Drift:
+	case turn.Gate != "" || turn.Compared == session.Different || turn.Compared == session.Drift:
 		p.fail("gate %q compared %q", turn.Gate, turn.Compared)
 	}
 	p.replayed(turn.ID, plain, sent)
@@ -400,20 +399,6 @@ func (p *player) request(k *talk, op string, restamp, changed bool) {
 		}
 	}
 	k.after(p.mode, changed, restamp)
-}
-
-// slow reports a turn that left the snapshot path because this machine took
-// more than 200 ms for its commit: right on any machine, likely on a busy one.
-func (p *player) slow(turn session.TurnView) bool {
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
-	for _, d := range p.g.degraded {
-		if d.Turn == turn.ID && d.Cause == string(session.CauseSlow) {
-			p.log = append(p.log, "a slow commit")
-			return true
-		}
-	}
-	return false
 }
 
 // after keeps the oracle's idea of whether rows follow the list.

@@ -11,13 +11,14 @@ import (
 	"holdfast/core/wire"
 )
 
+// DefaultTripwire is the budget of a comparison before sending; over it the
+// turn goes out uncompared and is counted as skipped.
+const DefaultTripwire = 50 * time.Millisecond
+
 const (
 	// firstTurns of a session on the snapshot path are all compared before they
 	// are sent, and so is the first after a restart.
 	firstTurns = 3
-	// tripwireBudget is what a comparison before sending may take; past it the
-	// turn goes out uncompared and is counted as skipped.
-	tripwireBudget = 50 * time.Millisecond
 	// reloadEvery is how often, in compared turns, the state is read anew from
 	// disk and compared with memory, aggregate included.
 	reloadEvery = 20
@@ -29,7 +30,7 @@ func (c *Chain) tripwire(x *Exchange) error {
 	if x.branch.served > firstTurns && rand.Float64()*100 >= x.cfg.Rollout.TripwirePercent {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, tripwireBudget)
+	ctx, cancel := context.WithTimeout(x.ctx, c.tripBudget)
 	defer cancel()
 	v, why := c.compare(ctx, x, x.branch.served <= firstTurns)
 	c.compared(x, v, why)
