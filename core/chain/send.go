@@ -63,7 +63,7 @@ func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, b
 	w.WriteHeader(resp.StatusCode)
 	first := func() { c.publish("turn.first_token", x.turnEvent()) }
 	terminal := func() bool { return x.reply.info().Terminal }
-	stop := context.AfterFunc(x.r.Context(), func() { upstream.Left(terminal, cancel) })
+	stop := context.AfterFunc(x.r.Context(), func() { x.tap.Left(terminal, cancel) })
 	defer stop()
 	out := upstream.Relay(w, resp, x.tap, first, terminal, cancel)
 	x.tap.Close()

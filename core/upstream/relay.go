@@ -151,7 +151,7 @@ func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), t
 				_, werr := w.Write(buf[:n])
 				if errors.Join(werr, flush()) != nil {
 					out.ClientGone = true
-					Left(terminal, cancel)
+					tap.Left(terminal, cancel)
 				}
 			}
 			if begins {
@@ -168,9 +168,16 @@ func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), t
 	}
 }
 
+// lagFor bounds the wait for a decoder that runs beside the relay: the bytes of
+// the terminal event have passed, their meaning may come a moment later.
+const lagFor = 250 * time.Millisecond
+
 // Left decides what a client's departure means: before the terminal event it
-// cancels the upstream at once; after it the upstream may finish, for a while.
-func Left(terminal func() bool, cancel func()) {
+// cancels the upstream; after it the upstream may finish, for a while.
+func (t *Tap) Left(terminal func() bool, cancel func()) {
+	for end := time.Now().Add(lagFor); t.pipe != nil && !terminal() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	if terminal() {
 		time.AfterFunc(drainFor, cancel)
 		return
