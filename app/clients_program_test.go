@@ -53,6 +53,14 @@ func startHoldfast(t *testing.T, program, mode string) *holdfast {
 	if err := os.WriteFile(filepath.Join(h.home, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { h.stop(t) })
+	h.start(t)
+	return h
+}
+
+// start runs the program on its home.
+func (h *holdfast) start(t *testing.T) {
+	t.Helper()
 	cmd := h.command("serve", "--addr", "127.0.0.1:0", "--inspector-addr", "127.0.0.1:0")
 	cmd.Stdout, cmd.Stderr = &h.log, &h.log
 	if err := cmd.Start(); err != nil {
@@ -60,9 +68,7 @@ func startHoldfast(t *testing.T, program, mode string) *holdfast {
 	}
 	h.pid, h.ended = cmd.Process.Pid, make(chan error, 1)
 	go func() { h.ended <- cmd.Wait() }()
-	t.Cleanup(func() { h.stop(t) })
 	h.await(t)
-	return h
 }
 
 // stop ends the program as a person would and checks how it left. A second

@@ -80,7 +80,7 @@ func (e *engine) keep(ctx context.Context, log *Log) {
 	var quiet rest
 	for {
 		e.tend(ctx, &budget, log.Logger)
-		quiet.check(e.chain.Status().Seen)
+		quiet.check(e.chain.Status().Seen, func() { e.rest(ctx, log.Logger) })
 		select {
 		case <-ctx.Done():
 			return
@@ -98,16 +98,24 @@ type rest struct {
 	done bool
 }
 
-// check is called every keepBudget with the number of requests seen so far.
-func (r *rest) check(seen int64) {
+// check is called every keepBudget with the number of requests seen so far; it
+// calls then once each time traffic has stopped.
+func (r *rest) check(seen int64, then func()) {
 	if seen != r.seen {
 		r.seen, r.done = seen, false
 		return
 	}
 	if !r.done {
-		debug.FreeOSMemory()
+		then()
 		r.done = true
 	}
+}
+
+func (e *engine) rest(ctx context.Context, log *slog.Logger) {
+	if err := e.ledger.Rest(ctx); err != nil && ctx.Err() == nil {
+		log.Warn("the ledger's caches could not be emptied", "error", err)
+	}
+	debug.FreeOSMemory()
 }
 
 // tend hands on a changed budget and trims the ledger to it.

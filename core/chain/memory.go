@@ -11,10 +11,10 @@ import (
 	"holdfast/core/wire"
 )
 
-// DefaultMemory is the cap on cached session states in bytes: some twenty very
-// long sessions, or hundreds of ordinary ones. Past it the coldest are
+// DefaultMemory is the cap on cached session states in bytes: a dozen very long
+// sessions, or a hundred ordinary ones. Past it the coldest are
 // forgotten and read again when they come back.
-const DefaultMemory = 6 << 20
+const DefaultMemory = 4 << 20
 
 // world is what memory keeps of one world. Its lock is held around state
 // changes only, never across an upstream call.
@@ -299,9 +299,9 @@ type keyCache struct {
 	young, old map[content.ID]content.ID
 }
 
-// keyCacheSize is per generation: several long sessions side by side, about a
-// megabyte each.
-const keyCacheSize = 8192
+// keyCacheSize is per generation: several long sessions side by side, about
+// half a megabyte each.
+const keyCacheSize = 4096
 
 func (k *keyCache) get(raw content.ID, f wire.Family) (content.ID, bool) {
 	id := tagged(raw, f)

@@ -110,8 +110,8 @@ func (c *Client) transport(t *Target) (*http.Transport, error) {
 		TLSHandshakeTimeout:   dialTimeout,
 		DisableCompression:    true, // the upstream's bytes are relayed as they are
 		ExpectContinueTimeout: time.Second,
-		WriteBufferSize:       64 << 10,
-		ReadBufferSize:        64 << 10,
+		WriteBufferSize:       32 << 10,
+		ReadBufferSize:        32 << 10,
 	}
 	if t.Proxy != "" {
 		u, err := url.Parse(t.Proxy)
