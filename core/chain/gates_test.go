@@ -650,7 +650,11 @@ func TestSlow(t *testing.T) {
 	k := g.convo("slow")
 	f.spoil(took(2 * session.SlowCommitMs))
 	g.expect("first sight", k.say(), session.PathSnapshot, session.NoGate)
-	g.expect("slow", k.say(), session.PathFull, session.R3, session.CauseSlow)
+	turn := k.say()
+	g.expect("slow", turn, session.PathFull, session.R3, session.CauseSlow)
+	if rec, err := g.db.Turn(t.Context(), turn.ID); err != nil || rec.Path != session.PathFull || rec.Gate != string(session.R3) {
+		t.Errorf("the slow turn is recorded as %+v, %v", rec, err)
+	}
 	f.spoil(nil)
 	g.expect("next", k.say(), session.PathSnapshot, session.NoGate)
 	f.spoil(took(session.SlowCommitMs / 2))
@@ -970,4 +974,33 @@ func TestSameStart(t *testing.T) {
 		t.Errorf("subagent: %+v", turn)
 	}
 	g.verifyAll()
+}
+
+// TestSlowWithRemoved: a turn that leaves the snapshot path behind its commit is
+// recorded as it left: replay gives back the client's own list, not the view
+// with the removed element in it.
+func TestSlowWithRemoved(t *testing.T) {
+	g, f := faultyRig(t, config.On)
+	k := g.convo("slow removed")
+	for range 3 {
+		k.say()
+	}
+	k.msgs = slices.Delete(k.msgs, 1, 2)
+	g.send(anthropicPath, anthropicBody(k.msgs...), sessionHeader, k.id)
+	if turn := g.lastTurn(); turn.Path != session.PathSnapshot || turn.Bytes.Out <= turn.Bytes.In {
+		t.Fatalf("nothing was put back: %+v", turn)
+	}
+	f.spoil(func(c *session.Commit, real func() error) error {
+		err := real()
+		c.Waited = -time.Hour
+		return err
+	})
+	turn := k.say()
+	g.expect("slow", turn, session.PathFull, session.R3, session.CauseSlow)
+	sent := anthropicBody(k.msgs...)
+	for _, part := range []chain.Part{chain.Inbound, chain.Outbound} {
+		if got, err := chain.Replay(t.Context(), g.db, turn.ID, part); err != nil || !bytes.Equal(got, sent) {
+			t.Errorf("%s: %v\n%s\nwant %s", part, err, got, sent)
+		}
+	}
 }

@@ -12,7 +12,8 @@ import (
 const finishTurn = `UPDATE turn SET finished_at = ?, status = ?, truncated = ?, error = ?, reply_model = ?,
 	stop_reason = ?, input = ?, cached = ?, cache_write = ?, output = ?, source = ?, reported = ?, cost_micros = ?,
 	priced = ?, rounds = ?, bytes_out = iif(? > 0, ?, bytes_out), prefix_same = ?, verdict = ?, verdict_why = ?,
-	ms = ?, first_change = ?, reply_type = ?, reply_enc = ?, reply_bytes = ?, reply_hash = ?, reply_why = ?
+	ms = ?, first_change = ?, path = iif(? = '', path, ?), gate = iif(? = '', gate, ?),
+	out_hash = iif(?, in_hash, out_hash), view = iif(?, NULL, view), reply_type = ?, reply_enc = ?, reply_bytes = ?, reply_hash = ?, reply_why = ?
 	WHERE id = ? AND finished_at = 0
 	RETURNING coalesce(signal, (SELECT s.signal FROM session s
 	WHERE s.ledger_id = turn.ledger_id), ''), wire_in, bytes_in, bytes_out`
@@ -90,6 +91,7 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 		int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), string(u.Source), bit(t.Reported),
 		t.CostMicros, bit(t.Priced), int64(t.Rounds),
 		t.BytesOut, t.BytesOut, t.PrefixSame, string(t.Verdict), t.VerdictWhy, string(ms), change,
+		string(t.Path), string(t.Path), t.Gate, t.Gate, bit(t.Plain), bit(t.Plain),
 		t.ResponseType, t.ResponseEncoding, t.ResponseBytes, nullHash(t.ResponseHash), why, t.ID)
 	return f, found, err
 }
