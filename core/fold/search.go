@@ -274,7 +274,7 @@ const previewLen = 200
 // made single spaces and cut ends marked.
 func preview(text string, wanted []string) string {
 	flat := []rune(squeeze(text))
-	at := firstOf(flat, wanted)
+	at := firstFound(flat, wanted)
 	from := max(0, min(at-previewLen/4, len(flat)-previewLen))
 	to := min(len(flat), from+previewLen)
 	out := string(flat[from:to])
@@ -287,9 +287,9 @@ func preview(text string, wanted []string) string {
 	return out
 }
 
-// firstOf returns the place of the first word of text that holds a wanted
+// firstFound returns the place of the first word of text that holds a wanted
 // term; 0 if only a similar one stands there.
-func firstOf(text []rune, wanted []string) int {
+func firstFound(text []rune, wanted []string) int {
 	for from := 0; from < len(text); {
 		kind, to := scriptOf(halfWidth(text[from])), from+1
 		for to < len(text) && scriptOf(halfWidth(text[to])) == kind {
