@@ -126,7 +126,7 @@ func TestArtifactPatchText(t *testing.T) {
 	}
 }
 
-func edit(name string, i int) Call {
+func edit(name string, i int) ToolCall {
 	return ToolCall{Tool: "Edit", Arguments: fmt.Sprintf(`{"file_path":"`+name+`"}`, i)}
 }
 
