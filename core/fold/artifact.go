@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// ToolCall is one tool call of a folded stretch and what came of it.
-type ToolCall struct {
+// Call is one tool call of a folded stretch and what came of it.
+type Call struct {
 	Tool string
 	// Arguments are the call's JSON, or its text for tools that take text.
 	Arguments string
@@ -70,7 +70,7 @@ type artifact struct {
 // and so the same every time: files written, edited, deleted and read, commands
 // with their exit status, addresses, searches, and the last error line of what
 // did not succeed in the end. It is empty when nothing was called.
-func Artifacts(calls []ToolCall) string {
+func Artifacts(calls []Call) string {
 	var b book
 	for _, c := range calls {
 		b.enter(c)
@@ -88,7 +88,7 @@ type book struct {
 
 // enter books a call. A later call of the same kind on the same thing is the
 // same line: what matters is how it stands in the end.
-func (b *book) enter(c ToolCall) {
+func (b *book) enter(c Call) {
 	if id := polled(c); id != "" {
 		if at, ok := b.running[id]; ok {
 			b.entries[at].end = endingOf(didRun, c)

@@ -22,7 +22,7 @@ type ending struct {
 // endingOf reads a result. A shell reports an exit status; of other tools the
 // wire's word counts, or on wires without one a result that is an error in its
 // form or begins as errors do.
-func endingOf(d deed, c ToolCall) (x ending) {
+func endingOf(d deed, c Call) (x ending) {
 	text, isError := resultText(c.Result)
 	x.code, x.coded = exitFigure(c.Result)
 	if tool, _ := toolDeed(c.Tool); !x.coded && (tool == didRun || d == didRun) {
@@ -122,7 +122,7 @@ func sessionOf(result string) string {
 }
 
 // polled is the session id a call asks after, for the tools that do.
-func polled(c ToolCall) string {
+func polled(c Call) string {
 	switch strings.ToLower(c.Tool) {
 	case "write_stdin", "bashoutput", "taskoutput":
 	default:

@@ -17,7 +17,7 @@ var updateArtifacts = flag.Bool("update-artifacts", false, "rewrite the lists in
 
 // readCalls reads the calls of a golden file, sections "call NAME" each with a
 // section "result" or "failed" after it, and the list wanted.
-func readCalls(t *testing.T, path string) (calls []ToolCall, want string) {
+func readCalls(t *testing.T, path string) (calls []Call, want string) {
 	t.Helper()
 	ar, err := txtar.ParseFile(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func readCalls(t *testing.T, path string) (calls []ToolCall, want string) {
 		kind, tool, _ := strings.Cut(f.Name, " ")
 		switch kind {
 		case "call":
-			calls = append(calls, ToolCall{Tool: tool, Arguments: text})
+			calls = append(calls, Call{Tool: tool, Arguments: text})
 		case "result", "failed":
 			last := &calls[len(calls)-1]
 			last.Result, last.Failed = text, kind == "failed"
@@ -76,20 +76,20 @@ func TestArtifactGoldens(t *testing.T) {
 func TestArtifactBounds(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		calls func(i int) []ToolCall
+		calls func(i int) []Call
 		n     int
 		holds []string
 	}{
-		{"few", func(i int) []ToolCall { return []ToolCall{edit("a%d.go", i)} }, 40, []string{"a0.go", "a39.go"}},
-		{"edits push out no command", func(i int) []ToolCall {
-			return []ToolCall{edit("a%d.go", i), {Tool: "Bash", Arguments: fmt.Sprintf(`{"command":"go test ./p%d"}`, i)}}
+		{"few", func(i int) []Call { return []Call{edit("a%d.go", i)} }, 40, []string{"a0.go", "a39.go"}},
+		{"edits push out no command", func(i int) []Call {
+			return []Call{edit("a%d.go", i), {Tool: "Bash", Arguments: fmt.Sprintf(`{"command":"go test ./p%d"}`, i)}}
 		}, 60, []string{"a59.go", "go test ./p59", "and 8"}},
-		{"long names", func(i int) []ToolCall { return []ToolCall{edit(strings.Repeat("深い/", 90)+"%d.go", i)} }, 60, []string{"59.go", "and 4"}},
-		{"the latest reads stay", func(i int) []ToolCall {
-			return []ToolCall{{Tool: "Read", Arguments: fmt.Sprintf(`{"file_path":"r%d.go"}`, i)}}
+		{"long names", func(i int) []Call { return []Call{edit(strings.Repeat("深い/", 90)+"%d.go", i)} }, 60, []string{"59.go", "and 4"}},
+		{"the latest reads stay", func(i int) []Call {
+			return []Call{{Tool: "Read", Arguments: fmt.Sprintf(`{"file_path":"r%d.go"}`, i)}}
 		}, 100, []string{"r99.go", "and 61 more"}},
 	} {
-		var calls []ToolCall
+		var calls []Call
 		for i := range c.n {
 			calls = append(calls, c.calls(i)...)
 		}
@@ -120,14 +120,14 @@ func TestArtifactPatchText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range []string{patch, string(quoted)} {
-		if got := Artifacts([]ToolCall{{Tool: "apply_patch", Arguments: args}}); got != "edited a.go" {
+		if got := Artifacts([]Call{{Tool: "apply_patch", Arguments: args}}); got != "edited a.go" {
 			t.Errorf("%s gives %q", args, got)
 		}
 	}
 }
 
-func edit(name string, i int) ToolCall {
-	return ToolCall{Tool: "Edit", Arguments: fmt.Sprintf(`{"file_path":"`+name+`"}`, i)}
+func edit(name string, i int) Call {
+	return Call{Tool: "Edit", Arguments: fmt.Sprintf(`{"file_path":"`+name+`"}`, i)}
 }
 
 // FuzzArtifacts: any text is listed within the bounds and without a panic.
@@ -137,7 +137,7 @@ func FuzzArtifacts(f *testing.F) {
 	f.Add("shell", `{"command":["sh","-c",""]}`, "")
 	f.Add("read_many_files", `{"include":["/","/a","//"]}`, "\x00\xff")
 	f.Fuzz(func(t *testing.T, tool, args, result string) {
-		calls := []ToolCall{{tool, args, result, false}, {"Read", `{"file_path":"/a/b/c"}`, result, true}, {tool, args, result, true}}
+		calls := []Call{{tool, args, result, false}, {"Read", `{"file_path":"/a/b/c"}`, result, true}, {tool, args, result, true}}
 		if list := Artifacts(calls); utf8.RuneCountInString(list) > maxArtifactChars {
 			t.Errorf("%d characters", utf8.RuneCountInString(list))
 		}

@@ -15,7 +15,7 @@ type act struct {
 // pi and Gemini CLI. Their names differ mostly in capitals and do not
 // contradict each other, so the agent need not be known. A tool that is not
 // known, or whose arguments are not, is listed by its name.
-func deedsOf(c ToolCall) []act {
+func deedsOf(c Call) []act {
 	if files := patched(c); len(files) > 0 {
 		return files
 	}
@@ -129,7 +129,7 @@ const patchStart = "*** Begin Patch"
 
 // patched are the files a patch changes; the patch may be the whole text, an
 // argument, or stand in a command line.
-func patched(c ToolCall) (out []act) {
+func patched(c Call) (out []act) {
 	text := c.Arguments
 	if a := argumentsOf(text); a == nil {
 		_ = json.Unmarshal([]byte(text), &text) // free text may come as a JSON string
