@@ -20,7 +20,7 @@ func (c *Chain) rewrite(x *Exchange) error {
 	for i := range list {
 		elems[i] = fold.Element{N: list[i].N, Tokens: usage.EstimateBytes(x.body.Elements[i].Len())}
 	}
-	fold.Rewrite(elems, x.plan.Next.Kernel, fold.Limits{Window: x.window}, usage.Usage{})
+	fold.Rewrite(elems, x.plan.Next.Kernel, fold.Rhythm{}, fold.Limits{Window: x.window}, usage.Usage{})
 	return c.render(x)
 }
 

@@ -18,6 +18,9 @@ type Change struct {
 // re-stamp a block dies with the first of its elements that is gone, reasoning
 // apart; at any other time an element the client dropped leaves its block alone.
 func Align(elements []Element, ch Change, st State) (State, []Event) {
+	if len(st.Blocks)+len(st.Overlays)+len(st.Hidden)+len(st.Kept) == 0 {
+		return st, nil
+	}
 	a := aligner{elems: elements, at: places(elements), next: st.changed()}
 	a.replace(ch.Replaced)
 	a.rewind(ch.Rewound)
@@ -26,6 +29,7 @@ func Align(elements []Element, ch Change, st State) (State, []Event) {
 	}
 	a.comeBack()
 	a.releaseFirst()
+	a.reclose()
 	if !a.moved {
 		return st, nil
 	}
@@ -132,14 +136,53 @@ func (a *aligner) unfoldWhere(to BlockState, hit func(*Block) bool) {
 func (a *aligner) free(b *Block, to BlockState) {
 	for _, c := range b.Children {
 		child := a.next.Block(c)
+		if child.Parent != b.ID {
+			continue // another block has it by now
+		}
 		if child.Status == Consumed {
 			child.Status = Active
 			a.freed[c] = true
 		}
-		if to == Dead && child.Parent == b.ID {
+		if to == Dead {
 			child.Parent = 0
 		}
 	}
+}
+
+// reclose shows again what would tear a call from its result, or reasoning from
+// its companion, or hide the first user element, because the list around it is
+// another one now.
+func (a *aligner) reclose() {
+	p := newPicture(a.elems, &a.next)
+	g := p.groups()
+	torn := map[int64]bool{}
+	var shown Numbers
+	for i := range a.elems {
+		if p.shown(i) || !g.any(i, func(k int) bool { return k == p.first || p.shown(k) }) {
+			continue
+		}
+		if b := p.covered(i); b != 0 {
+			torn[b] = true
+		}
+		if n := a.elems[i].N; p.hidden[n] {
+			shown = append(shown, n)
+		}
+	}
+	if len(torn) > 0 {
+		a.unfoldWhere(Dead, func(b *Block) bool { return torn[b.ID] })
+	}
+	a.reveal(shown)
+}
+
+func (a *aligner) reveal(ns Numbers) {
+	if len(ns) == 0 {
+		return
+	}
+	a.next.Hidden = slices.DeleteFunc(a.next.Hidden, func(n int64) bool { return slices.Contains(ns, n) })
+	a.moved = true
+	ev := Event{Kind: Unfold}
+	ev.Elems, ev.Keys = witness(a.elems, a.at, ns)
+	a.events = append(a.events, ev)
 }
 
 // whole reports whether every element of the block is in the list, those of

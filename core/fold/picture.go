@@ -251,23 +251,20 @@ func (p *picture) guardEnd(out []guard) {
 }
 
 // groups joins what only makes sense together: a call with its results, and
-// reasoning with the element after it. group[i] is the first place of i's
-// group, members the places of each by that.
-type groups struct {
-	group   []int
-	members map[int][]int
-}
+// reasoning with the element after it. Each group is a ring of places: the
+// value at a place is the next of its group.
+type groups []int
 
 func (p *picture) groups() groups {
-	g := groups{group: make([]int, len(p.elems)), members: make(map[int][]int)}
-	for i := range g.group {
-		g.group[i] = i
+	g := make(groups, len(p.elems))
+	for i := range g {
+		g[i] = i
 	}
 	named := map[string]int{} // the latest call of an id: some models use one id again and again
 	var unnamed []int         // calls without an id, answered in order
 	for i := range p.elems {
-		for _, c := range p.elems[i].Cores {
-			switch {
+		for k := range p.elems[i].Cores {
+			switch c := &p.elems[i].Cores[k]; {
 			case c.Kind == chat.ToolCall && c.Call == "":
 				unnamed = append(unnamed, i)
 			case c.Kind == chat.ToolCall:
@@ -285,26 +282,40 @@ func (p *picture) groups() groups {
 			g.join(i-1, i)
 		}
 	}
-	for i := range g.group {
-		r := g.root(i)
-		g.members[r] = append(g.members[r], i)
-	}
 	return g
 }
 
-func (g *groups) root(i int) int {
-	for g.group[i] != i {
-		g.group[i] = g.group[g.group[i]]
-		i = g.group[i]
+// join makes one ring of two; places that are in one already stay so.
+func (g groups) join(a, b int) {
+	for i := g[a]; ; i = g[i] {
+		if i == b {
+			return
+		}
+		if i == a {
+			break
+		}
 	}
-	return i
+	g[a], g[b] = g[b], g[a]
 }
 
-// join makes one group of two; the smaller place stays its name.
-func (g *groups) join(a, b int) {
-	a, b = g.root(a), g.root(b)
-	g.group[max(a, b)] = min(a, b)
+// any reports whether something holds for a place that goes with i, or i.
+func (g groups) any(i int, is func(int) bool) bool {
+	for k := i; ; {
+		if is(k) {
+			return true
+		}
+		if k = g[k]; k == i {
+			return false
+		}
+	}
 }
 
-// of are the places that go with i, itself among them.
-func (g *groups) of(i int) []int { return g.members[g.root(i)] }
+// of are the places that go with i, itself among them, rising.
+func (g groups) of(i int) []int {
+	out := []int{i}
+	for k := g[i]; k != i; k = g[k] {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -64,9 +64,7 @@ func (c *chooser) refuse(format string, args ...any) {
 // foldable reports whether the element at place i may be folded with all that
 // goes with it.
 func (c *chooser) foldable(i int) bool {
-	return !slices.ContainsFunc(c.groups.of(i), func(k int) bool {
-		return c.guards[k] != free || !c.p.shown(k) || c.taken[k]
-	})
+	return !c.groups.any(i, func(k int) bool { return c.guards[k] != free || !c.p.shown(k) || c.taken[k] })
 }
 
 // within are the places that a range folds: whole groups, grown past its ends
