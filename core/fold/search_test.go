@@ -175,6 +175,14 @@ func TestSearchRanking(t *testing.T) {
 	}
 }
 
+// TestSearchTies: many equal documents stay in their order.
+func TestSearchTies(t *testing.T) {
+	hits := Search(slices.Repeat([]Doc{{Text: "a pump"}}, 100), "pump", 100)
+	if len(hits) != 100 || !slices.IsSortedFunc(hits, func(a, b Hit) int { return a.Index - b.Index }) {
+		t.Errorf("%d hits, out of order: %v", len(hits), hits)
+	}
+}
+
 // TestSearchIndexGrows: an index that was searched while it grew answers as one
 // built at once.
 func TestSearchIndexGrows(t *testing.T) {
