@@ -52,7 +52,7 @@ func CarrierText(b *Block, body Body) string {
 	}
 	s.WriteString("\n" + strings.TrimSpace(body.Summary) + "\n")
 	if body.Artifacts != "" {
-		s.WriteString("\n" + strings.TrimSpace(body.Artifacts) + "\n")
+		s.WriteString(carrierDone + strings.TrimSpace(body.Artifacts) + "\n")
 	}
 	fmt.Fprintf(&s, carrierEnd, blockRef(b.ID))
 	return s.String()

@@ -121,8 +121,7 @@ func (m *maker) fold(x chosen) {
 	}
 	id := m.out.State.add(b)
 	m.out.Blocks = append(m.out.Blocks, id)
-	m.out.Bodies = append(m.out.Bodies, body)
-	m.out.Events = append(m.out.Events, m.event(&b))
+	m.out.Events = append(m.out.Events, m.event(&b, body))
 	gone := b.Tokens - b.Carrier
 	m.out.Rhythm = m.out.Rhythm.folded(m.count.Tokens-m.saved, gone).account(id, change)
 	m.saved += gone
@@ -143,8 +142,8 @@ func (m *maker) change(x chosen, b *Block) usage.Change {
 }
 
 // event names everything the block covers, what its children covered too.
-func (m *maker) event(b *Block) Event {
-	ev := Event{Kind: Folded, Block: b.ID, Tier: b.Tier, Children: b.Children}
+func (m *maker) event(b *Block, body Body) Event {
+	ev := Event{Kind: Folded, Block: b.ID, Tier: b.Tier, Children: b.Children, Body: &body}
 	ev.Elems, ev.Keys = witness(m.s.Elements, places(m.s.Elements), m.out.State.Effective(b.ID))
 	ev.Anchor = ev.Elems[0]
 	return ev

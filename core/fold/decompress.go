@@ -108,7 +108,7 @@ func (s Session) start(id int64, at map[int64]int) int {
 func (s Session) page(name string, text []rune, page int) Outcome {
 	pages := max(1, (len(text)+pageChars-1)/pageChars)
 	if page > pages {
-		return s.failed(fmt.Sprintf(pageNone, name, pages, page))
+		return s.failed(fmt.Sprintf(pageNone, name, counted(pages, "page"), page))
 	}
 	from := (page - 1) * pageChars
 	out := fmt.Sprintf(pageHead, name, page, pages) + string(text[from:min(len(text), from+pageChars)])

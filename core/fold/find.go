@@ -30,7 +30,11 @@ func (s Session) search(f fields, t Texts) Outcome {
 		if b := holders[d.ID]; b != "" {
 			in = fmt.Sprintf(searchIn, b)
 		}
-		fmt.Fprintf(&out, searchLine, i+1, d.ID, d.Role, in, oneLine(h.Preview))
+		name := d.ID
+		if name == "" {
+			name = searchNoRef
+		}
+		fmt.Fprintf(&out, searchLine, i+1, name, d.Role, in, oneLine(h.Preview))
 	}
 	out.WriteString(searchHow)
 	return s.said(out.String())

@@ -107,6 +107,9 @@ type Event struct {
 	Tier     int     `json:"tier,omitempty"`
 	Anchor   int64   `json:"anchor,omitempty"`
 	Children []int64 `json:"children,omitempty"`
+	// Body is the text of a block made by this event, to be stored under the
+	// block's name for it; nil where the block is older.
+	Body *Body `json:"-"`
 	// Cores are the shortened parts of an overlay, in step with Elems.
 	Cores []int `json:"cores,omitempty"`
 }

@@ -344,6 +344,10 @@ func (p *program) checkCarriers(view []Item) {
 		if want := b.Status == Active; seen[b.ID] > 1 || want != (seen[b.ID] == 1) {
 			p.fail("b%d is %q and has %d carriers", b.ID, b.Status, seen[b.ID])
 		}
+		body, stored := p.bodies[b.Body]
+		if !stored || EstimateText(CarrierText(b, body)) != b.Carrier {
+			p.fail("b%d says its carrier takes %d tokens, its body is stored: %v", b.ID, b.Carrier, stored)
+		}
 	}
 	plain := slices.Clone(view)
 	for i := range plain {

@@ -343,12 +343,16 @@ type Offer struct {
 // minOffer hides ranges that are not worth a line.
 const minOffer usage.Tokens = 200
 
-// askAfter is how long a range is before a user message may end it.
-const askAfter = 3
+// A stretch is cut into parts that a person would call one piece of work: at a
+// user message once askAfter elements are in it, and at partTokens anyway.
+const (
+	askAfter                = 3
+	partTokens usage.Tokens = 15_000
+)
 
-// offers are the ranges between messages that may be folded, oldest first: runs
-// of foldable elements, cut where a user speaks, joined until they are long
-// enough; what is left over joins the one before it.
+// offers are the ranges between messages that may be folded, oldest first: the
+// parts of each stretch, joined until they are long enough; what is left over
+// joins the one before it.
 func (c *chooser) offers() (out []Offer) {
 	for _, run := range c.runs() {
 		var joined [][2]int
@@ -376,9 +380,11 @@ func (c *chooser) offers() (out []Offer) {
 	return out
 }
 
-// runs are the stretches without a gap, each cut into parts at user messages.
+// runs are the stretches without a gap, each cut into parts, never inside a
+// group.
 func (c *chooser) runs() (runs [][][2]int) {
-	open := false
+	open, reach := false, -1 // the last place a group of this part holds
+	var size usage.Tokens
 	for i := range c.p.elems {
 		if !c.foldable(i) {
 			open = open && !c.p.shown(i) && c.p.carrier(i) == 0
@@ -386,13 +392,15 @@ func (c *chooser) runs() (runs [][][2]int) {
 		}
 		switch last := len(runs) - 1; {
 		case !open:
-			runs = append(runs, [][2]int{{i, i}})
-		case c.p.elems[i].asked() && i-runs[last][len(runs[last])-1][0] >= askAfter:
-			runs[last] = append(runs[last], [2]int{i, i})
+			runs, size = append(runs, [][2]int{{i, i}}), 0
+		case i > reach && (size >= partTokens || c.p.elems[i].asked() && i-runs[last][len(runs[last])-1][0] >= askAfter):
+			runs[last], size = append(runs[last], [2]int{i, i}), 0
 		default:
 			runs[last][len(runs[last])-1][1] = i
 		}
 		open = true
+		size += c.p.tokens(i)
+		c.groups.any(i, func(k int) bool { reach = max(reach, k); return false })
 	}
 	return runs
 }

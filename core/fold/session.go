@@ -33,7 +33,7 @@ type Need struct {
 	// Bodies are the names of block bodies.
 	Bodies []content.ID
 	// Documents asks for everything searchable: an element is a Doc with its ref
-	// as ID, a block one with its b-ref, role "block", topic and summary.
+	// as ID ("" without one), a block one with its b-ref, role "block", topic and summary.
 	Documents bool
 }
 
@@ -44,8 +44,8 @@ type Texts struct {
 	Documents []Doc
 }
 
-// Outcome is what a call led to. State, Rhythm and Events are to be committed
-// together, with the Bodies of the new Blocks, which are in step.
+// Outcome is what a call led to. State, Rhythm and Events, with the bodies these
+// carry, are to be committed together.
 type Outcome struct {
 	// Result is what the model reads.
 	Result string
@@ -56,7 +56,6 @@ type Outcome struct {
 	Rhythm        Rhythm
 	Events        []Event
 	Blocks        []int64
-	Bodies        []Body
 }
 
 // Needs says which texts Run will want for a call. A call that will fail needs

@@ -187,7 +187,7 @@ func (s *survivor) leaveOut(c *chooser, x chosen, gone usage.Tokens) {
 	b.Carrier = EstimateText(CarrierText(&b, body))
 	s.next.add(b)
 	m.out.State = s.next
-	s.events = append(s.events, m.event(&b))
+	s.events = append(s.events, m.event(&b, body))
 	s.need -= gone - b.Carrier
 }
 

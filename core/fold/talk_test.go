@@ -131,11 +131,18 @@ func (k *talk) run(name, args string) Outcome {
 	}
 	out := s.Run(use, t)
 	k.st, k.rh = out.State, out.Rhythm
-	for _, b := range out.Bodies {
-		_, id := b.Text()
-		k.bodies[id] = b
-	}
+	k.store(out.Events)
 	return out
+}
+
+// store keeps the bodies of new blocks.
+func (k *talk) store(events []Event) {
+	for _, e := range events {
+		if e.Body != nil {
+			_, id := e.Body.Text()
+			k.bodies[id] = *e.Body
+		}
+	}
 }
 
 func (k *talk) documents() (docs []Doc) {
@@ -145,7 +152,11 @@ func (k *talk) documents() (docs []Doc) {
 		for _, p := range k.msgs[e.N].Parts {
 			text = append(text, p.Text)
 		}
-		docs = append(docs, Doc{ID: e.ref(), Role: e.voice(), Text: strings.Join(text, "\n")})
+		id := ""
+		if e.Ref != 0 {
+			id = e.ref()
+		}
+		docs = append(docs, Doc{ID: id, Role: e.voice(), Text: strings.Join(text, "\n")})
 	}
 	for i := range k.st.Blocks {
 		b := k.bodies[k.st.Blocks[i].Body]
@@ -168,6 +179,7 @@ func (k *talk) fold(from, to string) Outcome {
 func (k *talk) turn(u usage.Usage) ([]Item, []Event, *Nudge) {
 	view, st, rh, events, nudge := Rewrite(k.elems, k.st, k.rh, k.lim, u)
 	k.st, k.rh = st, rh
+	k.store(events)
 	return view, events, nudge
 }
 
