@@ -40,6 +40,7 @@ type App struct {
 	lock     *os.File
 	log      *Log
 	settings *Settings
+	rollout  config.Rollout // as last published; took alone writes it
 	engine   *engine
 	token    string
 
@@ -105,6 +106,7 @@ func (a *App) start(ctx context.Context, o AppOptions) (err error) {
 	a.servers()
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stopWork = stop
+	a.rollout = c.Rollout
 	a.settings.onChange(a.took)
 	follow, err := a.settings.watch()
 	if err != nil {
@@ -184,6 +186,10 @@ func (a *App) took(c *config.Config, broken error) {
 		a.log.Info("settings taken up", "rollout", c.Rollout.Mode, "bypass", c.Bypass)
 	}
 	a.engine.hub.Publish("config", api.NewConfigView(c, a.settings.path, broken))
+	if c.Rollout != a.rollout {
+		a.rollout = c.Rollout
+		a.engine.publishRollout(c.Rollout)
+	}
 }
 
 // BaseURL is what clients are pointed at.
@@ -211,6 +217,9 @@ func (a *App) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case err := <-failed:
+		if errors.Is(err, http.ErrServerClosed) { // Close came first
+			return nil
+		}
 		return fmt.Errorf("a listener failed: %w", err)
 	}
 }

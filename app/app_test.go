@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -321,6 +323,30 @@ func TestChangeIsRolledBack(t *testing.T) {
 	}
 }
 
+// Turning the rollout on, and nothing else, lets held groups go on.
+func TestOnReleasesGroups(t *testing.T) {
+	s, err := loadSettings(filepath.Join(t.TempDir(), "config.toml"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		values map[string]string
+		want   int
+	}{
+		{map[string]string{"rollout.mode": "on"}, 1},
+		{map[string]string{"rollout.mode": "on"}, 1}, // already on, said again
+		{map[string]string{"rollout.mode": "shadow"}, 0},
+		{map[string]string{"rollout.percent": "50"}, 0},
+		{map[string]string{"rollout.mode": "on", "rollout.percent": "200"}, 0},
+	} {
+		n := 0
+		_ = control{s, func() { n++ }}.Change(t.Context(), c.values) // the last one is refused
+		if n != c.want {
+			t.Errorf("%v: released %d times", c.values, n)
+		}
+	}
+}
+
 // All values of a change are made, or none.
 func TestChangeIsWhole(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "config.toml")
@@ -439,6 +465,50 @@ func TestStopCutsWhatHangs(t *testing.T) {
 	lock.Close()
 }
 
+// A handler that outlives its connection is waited for: the ledger must not
+// close under it.
+func TestDrainWaitsForHandlers(t *testing.T) {
+	r, _ := runApp(t, "")
+	arrived, release := make(chan struct{}), make(chan struct{})
+	var returned atomic.Bool
+	r.proxy.Handler = r.counted(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.(http.Flusher).Flush()
+		close(arrived)
+		<-release // deaf to its context
+		returned.Store(true)
+	}))
+	r.drainTime = time.Millisecond
+	res := ask(t, "GET", "http://"+r.Addr+"/", "", nil)
+	<-arrived
+	drained := make(chan struct{})
+	go func() { r.drain(); close(drained) }()
+	io.Copy(io.Discard, res.Body) // ends when the connection is cut
+	select {
+	case <-drained:
+		t.Error("the handler was not waited for")
+	case <-time.After(50 * time.Millisecond): // long enough for a drain that does not wait
+	}
+	close(release)
+	<-drained
+	if !returned.Load() {
+		t.Error("drained before the handler returned")
+	}
+}
+
+func TestUnknownSessionHasNoTurns(t *testing.T) {
+	r, _ := runApp(t, "")
+	for _, path := range []string{"", "/turns", "/rows", "/coverage", "/export"} {
+		if res := ask(t, "GET", "http://"+r.Inspector+"/hf/v1/sessions/none"+path, r.token, nil); res.StatusCode != 404 {
+			t.Errorf("%s: %d", path, res.StatusCode)
+		}
+	}
+	for method, path := range map[string]string{"POST": "/verify", "DELETE": ""} {
+		if res := ask(t, method, "http://"+r.Inspector+"/hf/v1/sessions/none"+path, r.token, nil); res.StatusCode != 404 {
+			t.Errorf("%s: %d", method, res.StatusCode)
+		}
+	}
+}
+
 func TestPortTaken(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -475,7 +545,7 @@ func TestSecretsNeverStay(t *testing.T) {
 	r, stop := runApp(t, "log_level = \"debug\"\n"+routeTo(model.URL)+"[routes.down]\nurl = \"http://127.0.0.1:1\"\n")
 	s.home = r.home
 
-	body := `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hello"}],"tools":[{"name":"sh","input_schema":{}}]}`
+	body := `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"a private title"}],"tools":[{"name":"sh","input_schema":{}}]}`
 	for _, path := range []string{
 		"/v1/messages", "/v1/messages?key=" + secret, "/r/down/v1/messages?api_key=" + secret, "/r/none/v1/messages?key=" + secret,
 		"/via/" + model.URL + "/v1/messages?key=" + secret, "/via/http://user:" + secret + "@127.0.0.1:1/v1/messages",
@@ -489,7 +559,7 @@ func TestSecretsNeverStay(t *testing.T) {
 			req.Header.Set(head, map[bool]string{true: "Bearer "}[head == "Authorization"]+secret)
 			req.Header.Set("Cookie", "k="+secret)
 			req.Header.Set("X-Api-Key", secret)
-			req.Header.Set("X-Claude-Code-Session-Id", "s1")
+			req.Header.Set("X-Claude-Code-Session-Id", "private-host-id")
 			req.Header.Set("Content-Type", "application/json")
 			res, err := loopbackClient().Do(req)
 			if err != nil {
@@ -515,6 +585,9 @@ func TestSecretsNeverStay(t *testing.T) {
 		if bytes.Contains(data, []byte("SECRETSECRET")) {
 			at := bytes.Index(data, []byte("SECRETSECRET"))
 			t.Errorf("%s holds the key: …%q…", name, data[max(0, at-80):min(len(data), at+20)])
+		}
+		if strings.HasPrefix(name, "bundle.zip:") && bytes.Contains(data, []byte("private")) {
+			t.Errorf("%s holds a title or a host's id", name)
 		}
 		if name != "token" && bytes.Contains(data, []byte(r.token)) {
 			t.Errorf("%s holds the token", name)
@@ -743,10 +816,60 @@ func TestLoginThroughTheListener(t *testing.T) {
 	}
 }
 
-func TestRollbackOfModeIsLive(t *testing.T) {
+func TestRolloutIsLiveAndTold(t *testing.T) {
 	r, _ := runApp(t, "[rollout]\nmode = \"on\"\n")
+	stream := ask(t, "GET", "http://"+r.Inspector+"/hf/v1/events", r.token, nil)
 	res := ask(t, "PUT", "http://"+r.Inspector+"/hf/v1/rollout", r.token, strings.NewReader(`{"mode":"off"}`))
 	if res.StatusCode != 200 || r.settings.Current().Rollout.Mode != config.Off {
 		t.Errorf("%d %v", res.StatusCode, r.settings.Current().Rollout)
+	}
+	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
+		if lines.Text() == "event: rollout" {
+			lines.Scan()
+			if !strings.HasPrefix(lines.Text(), `data: {"mode":"off","percent":100,"evidence":{`) {
+				t.Error(lines.Text())
+			}
+			return
+		}
+	}
+	t.Error("no rollout event")
+}
+
+// Addresses beyond loopback need the owner's word and the proxy secret.
+func TestMayBind(t *testing.T) {
+	for _, c := range []struct {
+		addr, inspector string
+		iKnow, secret   bool
+		may             bool
+	}{
+		{"127.0.0.1:0", "localhost:0", false, false, true},
+		{"0.0.0.0:0", "127.0.0.1:0", false, false, false},
+		{"0.0.0.0:0", "127.0.0.1:0", true, false, false},
+		{"0.0.0.0:0", "127.0.0.1:0", false, true, false},
+		{"0.0.0.0:0", "127.0.0.1:0", true, true, true},
+		{"127.0.0.1:0", "192.168.1.2:0", false, true, false},
+		{"127.0.0.1:0", "holdfast.example:0", true, true, true},
+	} {
+		cfg := config.Default()
+		cfg.Addr, cfg.InspectorAddr, cfg.Web.ProxySecret = c.addr, c.inspector, c.secret
+		err := mayBind(&cfg, c.iKnow)
+		var f *Fault
+		if (err == nil) != c.may || err != nil && (!errors.As(err, &f) || f.Code != exitRefused) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// The ledger stays under a budget that is lowered while it runs.
+func TestBudgetIsLive(t *testing.T) {
+	r, _ := runApp(t, "")
+	res := ask(t, "PUT", "http://"+r.Inspector+"/hf/v1/config", r.token, strings.NewReader(`{"ledger.budget":"32MiB"}`))
+	if res.StatusCode != 200 {
+		t.Fatal(res.Status)
+	}
+	r.engine.tend(t.Context(), new(config.Size), slog.New(slog.DiscardHandler))
+	var s api.Status
+	if err := json.NewDecoder(ask(t, "GET", "http://"+r.Inspector+"/hf/v1/status", r.token, nil).Body).Decode(&s); err != nil || s.Ledger.BudgetBytes != 32<<20 {
+		t.Errorf("%+v %v", s.Ledger, err)
 	}
 }

@@ -66,7 +66,7 @@ func (c *cli) demo(ctx context.Context, turns int, fast, keep bool) (err error) 
 	go func() { ran <- a.Run(serving) }()
 	err = c.play(ctx, a, model, turns, fast)
 	if err == nil && !fast {
-		fmt.Fprintf(c.out, "\nThe inspector stays open until Ctrl-C:\n  curl -H \"Authorization: Bearer %s\" http://%s/hf/v1/sessions\n", a.token, a.Inspector)
+		fmt.Fprintf(c.out, "\nThe inspector stays open until Ctrl-C:\n  curl -H \"Authorization: Bearer $(cat %s)\" http://%s/hf/v1/sessions\n", a.paths.tokenFile(), a.Inspector)
 		<-ctx.Done()
 	}
 	end()

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"runtime/metrics"
 	"time"
 
@@ -45,7 +47,7 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 		return nil, errors.Join(err, db.Close())
 	}
 	e.api = api.New(api.Options{
-		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain},
+		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain.ReleaseGroups},
 		Status: e.status, Verify: e.verify, Hub: e.hub, Log: log.Logger,
 		Health: func() api.Health { return api.Health{OK: true, Version: version(), Instance: instance} },
 	})
@@ -60,38 +62,77 @@ func (e *engine) Close() error {
 	return e.ledger.Close()
 }
 
-func (e *engine) views() views { return views{e.ledger, e.chain.Busy} }
+func (e *engine) views() views {
+	return views{e.ledger, e.chain.Busy, func() session.Rollout { return session.Rollout(e.settings.Current().Rollout.Mode) }}
+}
 
 // keepBudget is how often the ledger is brought back under its budget. Trimming
 // starts a twentieth below the limit; at 16 MiB, the smallest, that is a few
 // busy seconds.
 const keepBudget = 5 * time.Second
 
-// keep trims the ledger until ctx ends.
+// keep tends the ledger until ctx ends.
 func (e *engine) keep(ctx context.Context, log *Log) {
-	tick := time.NewTicker(keepBudget)
+	tick, audits := time.NewTicker(keepBudget), time.NewTicker(auditEvery)
 	defer tick.Stop()
+	defer audits.Stop()
+	budget := e.settings.Current().Ledger.Budget
+	var quiet rest
 	for {
-		budget := e.settings.Current().Ledger.Budget.Bytes()
-		err := e.ledger.SetBudget(ctx, budget)
-		var rep ledger.TrimReport
-		if err == nil {
-			rep, err = e.ledger.Trim(ctx, e.chain.Busy)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			log.Error("the ledger could not be kept under its budget", "error", err)
-		case len(rep.Steps) > 0:
-			log.Info("the ledger was trimmed to its budget", "before", rep.Before, "after", rep.After, "steps", rep.Steps)
-		}
+		e.tend(ctx, &budget, log.Logger)
+		quiet.check(e.chain.Status().Seen)
 		select {
 		case <-ctx.Done():
 			return
+		case <-audits.C:
+			e.audit(ctx, log.Logger)
 		case <-tick.C:
 		}
 	}
+}
+
+// rest gives memory back to the system once traffic has stopped: what a burst
+// needed must not stay resident on a laptop.
+type rest struct {
+	seen int64
+	done bool
+}
+
+// check is called every keepBudget with the number of requests seen so far.
+func (r *rest) check(seen int64) {
+	if seen != r.seen {
+		r.seen, r.done = seen, false
+		return
+	}
+	if !r.done {
+		debug.FreeOSMemory()
+		r.done = true
+	}
+}
+
+// tend hands on a changed budget and trims the ledger to it.
+func (e *engine) tend(ctx context.Context, budget *config.Size, log *slog.Logger) {
+	var err error
+	if b := e.settings.Current().Ledger.Budget; b != *budget {
+		*budget, err = b, e.ledger.SetBudget(ctx, b.Bytes())
+	}
+	rep, trimErr := e.ledger.Trim(ctx, e.chain.Busy)
+	switch err = errors.Join(err, trimErr); {
+	case ctx.Err() != nil:
+	case err != nil:
+		log.Error("the ledger could not be kept under its budget", "error", err)
+	case len(rep.Steps) > 0:
+		log.Info("the ledger was trimmed to its budget", "before", rep.Before, "after", rep.After, "steps", rep.Steps)
+	}
+}
+
+// publishRollout tells the event stream of a changed flag.
+func (e *engine) publishRollout(r config.Rollout) {
+	ev, err := e.ledger.Evidence(context.Background())
+	if err != nil { // the flag matters more than its evidence
+		ev = session.Evidence{}
+	}
+	e.hub.Publish("rollout", api.RolloutStatus{Mode: r.Mode, Percent: r.Percent, Evidence: ev})
 }
 
 // handler is the API without a guard, for a command of the same process.
@@ -105,7 +146,7 @@ func (e *engine) handler() http.Handler {
 // control is the settings with what else a change means to the chain.
 type control struct {
 	*Settings
-	chain *chain.Chain
+	release func() // lets held groups go on
 }
 
 // Change takes the settings up. Turning the rollout on again is the owner's
@@ -115,7 +156,7 @@ func (c control) Change(ctx context.Context, values map[string]string) error {
 		return err
 	}
 	if values["rollout.mode"] == string(config.On) {
-		c.chain.ReleaseGroups()
+		c.release()
 	}
 	return nil
 }
@@ -132,13 +173,17 @@ func (e *engine) status(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
+	breaker, err := e.breaker(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
 	ev.ByGroup = held(ev.ByGroup, st.Groups)
 	out := api.Status{
 		Version: version(), UptimeS: int64(time.Since(e.started).Seconds()), Bypass: c.Bypass,
 		Rollout: api.RolloutStatus{Mode: c.Rollout.Mode, Percent: c.Rollout.Percent, Evidence: ev},
 		Traffic: api.Traffic{Seen: st.Seen, Decrypted: st.Seen, Skipped: st.Skipped, InFlight: st.InFlight, FailedRecent: st.FailedRecent},
 		Chain: api.ChainStatus{
-			Gates: st.Gates, Breaker: api.BreakerStatus{State: session.BreakerClosed},
+			Gates: st.Gates, Breaker: breaker,
 			Tripwire: api.Tripwire{Sampled: st.Sampled, Equal: st.Equal, Drift: st.Drift, Diff: st.Diff, Skipped: st.TripwireSkipped},
 			CommitMs: api.Quantiles{P50: st.CommitP50, P95: st.CommitP95},
 		},
@@ -150,6 +195,22 @@ func (e *engine) status(ctx context.Context) (api.Status, error) {
 		out.ConfigError = broken.Error()
 	}
 	return out, nil
+}
+
+// breakerSessions is how many sessions the status looks at: an open breaker
+// closes or probes within ten minutes of use, so it is among the newest.
+const breakerSessions = 20
+
+// breaker is the worst of the newest sessions.
+func (e *engine) breaker(ctx context.Context) (api.BreakerStatus, error) {
+	list, _, err := e.views().Sessions(ctx, "", 1, breakerSessions)
+	worst := api.BreakerStatus{State: session.BreakerClosed}
+	for _, s := range list {
+		if b := s.Breaker; b.State == session.BreakerOpen && b.Until >= worst.Until {
+			worst = api.BreakerStatus{State: b.State, Until: b.Until}
+		}
+	}
+	return worst, err
 }
 
 // held takes the chain's word for the state of a group: the ledger keeps the

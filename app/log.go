@@ -76,18 +76,23 @@ func secretName(key string) bool {
 	return false
 }
 
-// mask takes keys out of a text: query parameters of URLs, bearer tokens, the
-// secret path segment of the proxy, the users of URLs, and the common key
-// formats.
+// maskRules find keys in a text: query parameters of URLs, bearer tokens, the
+// secret path segment of the proxy, the users of URLs, the common key formats.
+var maskRules = [...]struct {
+	find *regexp.Regexp
+	put  string
+}{
+	{regexp.MustCompile(`(?i)([?&](?:key|api[_-]?key|access_token|token|sig|signature|code)=)[^&\s"'\\]+`), `${1}` + masked},
+	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+`), `${1} ` + masked},
+	{regexp.MustCompile(`(/p/)[0-9a-f]{32}\b`), `${1}` + masked},
+	{regexp.MustCompile(`(://)[^/@\s"']+@`), `${1}` + masked + `@`},
+	{regexp.MustCompile(`\b(?:sk|pk|rk|AIza|ghp|gsk|xai)[-_A-Za-z0-9]{12,}`), masked},
+}
+
+// mask takes keys out of a text.
 func mask(s string) string {
-	for _, m := range []struct{ find, put string }{
-		{`(?i)([?&](?:key|api[_-]?key|access_token|token|sig|signature|code)=)[^&\s"'\\]+`, `${1}` + masked},
-		{`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+`, `${1} ` + masked},
-		{`(/p/)[0-9a-f]{32}\b`, `${1}` + masked},
-		{`(://)[^/@\s"']+@`, `${1}` + masked + `@`},
-		{`\b(?:sk|pk|rk|AIza|ghp|gsk|xai)[-_A-Za-z0-9]{12,}`, masked},
-	} {
-		s = regexp.MustCompile(m.find).ReplaceAllString(s, m.put)
+	for _, r := range maskRules {
+		s = r.find.ReplaceAllString(s, r.put)
 	}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -61,6 +62,7 @@ type script struct {
 }
 
 func newScript(t *testing.T, a *txtar.Archive) *script {
+	t.Setenv("TMPDIR", t.TempDir()) // the demo makes its home there
 	s := &script{t: t, home: filepath.Join(t.TempDir(), "home"), files: map[string][]byte{}, vars: map[string]string{}}
 	s.env = map[string]string{"HOLDFAST_HOME": s.home}
 	s.vars["HOME"] = s.home
@@ -184,7 +186,11 @@ func (s *script) play(turns string) error {
 		return err
 	}
 	_, err := playOnce(s.t.Context(), s.app.BaseURL(), demo.PlayOptions{Turns: n})
-	s.app.engine.chain.Idle()
+	c := s.app.engine.chain
+	for c.Status().InFlight > 0 { // a client has its last byte before the handler ends
+		time.Sleep(time.Millisecond)
+	}
+	c.Idle()
 	return err
 }
 

@@ -13,17 +13,36 @@ import (
 
 // views is the ledger as the API reads it: views as they are stored, and bytes
 // rebuilt by the chain's replay. Busy names sessions that must not be deleted
-// now.
+// now; mode is the rollout in force.
 type views struct {
 	*ledger.DB
 	busy func(ledger string) bool
+	mode func() session.Rollout
 }
 
 // degradeLimit is how many degrade rows one answer carries.
 const degradeLimit = 1000
 
 func (v views) Sessions(ctx context.Context, q string, page, size int) ([]session.SessionView, int, error) {
-	return v.DB.Sessions(ctx, ledger.SessionQuery{Q: q, Page: page, Size: size})
+	list, total, err := v.DB.Sessions(ctx, ledger.SessionQuery{Q: q, Page: page, Size: size})
+	for i := range list {
+		v.route(&list[i])
+	}
+	return list, total, err
+}
+
+// Session is one session with the route it is on now.
+func (v views) Session(ctx context.Context, id string) (session.SessionView, error) {
+	s, err := v.DB.Session(ctx, id)
+	v.route(&s)
+	return s, err
+}
+
+func (v views) route(s *session.SessionView) {
+	s.Route = session.RouteFull
+	if s.Mode != session.Unsigned {
+		s.Route = session.RouteOf(v.mode(), s.Member)
+	}
 }
 
 // Turns of a session there is not are an error, not an empty page.

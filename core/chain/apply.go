@@ -57,17 +57,47 @@ func (c *Chain) remember(x *Exchange) {
 		}
 		x.world.branches = append(x.world.branches, x.branch)
 	}
-	x.branch.st, x.branch.last = x.next, last
+	x.branch.st, x.branch.last, x.branch.bypasses = x.next, last, c.bypass.ended.Load()
 	c.memory.grew(x.world)
 }
 
-// again reports whether a failed walk is worth a second one: the ledger moved
-// on since memory was read, once.
+// again reports whether a failed walk is worth a second one, once: the ledger
+// moved on since memory was read, or the snapshot view could not be rendered.
+// The second then keeps the gate and goes as a turn to be re-stamped, so that
+// the list is recorded and the next turn does not meet the same fault.
 func (c *Chain) again(x *Exchange, err error) bool {
-	if !errors.Is(err, session.ErrStale) || x.attempt > 0 {
+	if x.attempt > 0 || x.committed {
+		return false
+	}
+	f, unrenderable := unrendered(err)
+	switch {
+	case errors.Is(err, session.ErrStale):
+		x.gate, x.degrades = session.Decision{}, nil
+	case unrenderable && x.path == session.PathSnapshot:
+		x.fire(c, f)
+		c.log.Error("the stored view cannot be served", "turn", x.id, "cause", string(x.gate.Cause), "err", err)
+	default:
 		return false
 	}
 	x.world.forget()
-	x.gate = session.Decision{}
+	x.view, x.out = nil, x.raw
 	return true
+}
+
+// unrendered tells which fact about the stored view an error of render is.
+func unrendered(err error) (f session.Facts, ok bool) {
+	var se storageError
+	switch {
+	case errors.Is(err, session.ErrViewDiffers):
+		f.PathsDiffer = true
+	case errors.Is(err, session.ErrViewOpen):
+		f.ViewOpen = true
+	case errors.As(err, &se) && se.cause == session.CauseSum:
+		f.SumMismatch = true
+	case errors.As(err, &se) && se.cause == session.CauseUnreadable:
+		f.Unreadable = true
+	default:
+		return f, false
+	}
+	return f, true
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"holdfast/core/config"
+	"holdfast/core/session"
 )
 
 // BenchmarkTurn measures a turn that appends two elements, in process, the
@@ -64,4 +66,22 @@ func benchTurn(b *testing.B, elems, text int) {
 	st := g.chain.Status()
 	b.ReportMetric(st.CommitP50, "commit-p50-ms")
 	b.ReportMetric(st.CommitP95, "commit-p95-ms")
+	g.chain.Idle()
+	for name, of := range map[string]func(session.StageTimes) float64{
+		"identify": func(m session.StageTimes) float64 { return m.Identify },
+		"rewrite":  func(m session.StageTimes) float64 { return m.Decode + m.Rewrite },
+		"encode":   func(m session.StageTimes) float64 { return m.Encode },
+		"upstream": func(m session.StageTimes) float64 { return m.UpstreamFirst },
+	} {
+		b.ReportMetric(median(g.turns, of), name+"-p50-ms")
+	}
+}
+
+func median(turns []session.TurnView, of func(session.StageTimes) float64) float64 {
+	v := make([]float64, len(turns))
+	for i := range turns {
+		v[i] = of(turns[i].Ms)
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
 }

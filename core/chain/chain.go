@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/core/config"
@@ -59,6 +60,13 @@ type Chain struct {
 	now      func() time.Time
 	codecs   map[wire.Family]wire.Codec
 	salt     []byte
+
+	// bypass follows the switch: what ran while it was on left no trace here, so
+	// each session in memory is re-stamped once after it ended.
+	bypass struct {
+		on    atomic.Bool
+		ended atomic.Int64
+	}
 
 	memory  *memory
 	metrics *metrics

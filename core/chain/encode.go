@@ -13,10 +13,13 @@ import (
 // list, its bytes, so that the commit can record what is about to leave. It
 // runs before the commit; a failure there is a gate, not a refusal.
 func (c *Chain) render(x *Exchange) error {
-	if x.path != session.PathSnapshot || x.plan.Next.Red != "" {
+	next := x.plan.Next
+	if x.path == session.PathSnapshot && next.Red != "" { // a long first sight: its rows come after the turn
+		x.path, x.plan.Commit.Turn.Path = session.PathFull, session.PathFull
+	}
+	if x.path != session.PathSnapshot {
 		return nil
 	}
-	next := x.plan.Next
 	view, err := session.SnapshotView(next.Rows, next.List)
 	if err == nil && session.HasRemoved(next.Rows) {
 		err = session.Closed(next.Rows)
@@ -68,9 +71,6 @@ func (c *Chain) storedElement(ctx context.Context, ledger string, v session.View
 // encode settles which bytes leave. On the snapshot path they were rendered
 // before the commit; on every other path they are the client's own.
 func (c *Chain) encode(x *Exchange) error {
-	if x.path == session.PathSnapshot && x.view == nil {
-		x.path = session.PathFull
-	}
 	if x.path != session.PathSnapshot {
 		x.out = x.raw
 		return nil

@@ -60,7 +60,8 @@ type Exchange struct {
 	home    session.Home
 	path    session.Path
 	gate    session.Decision
-	changed bool // the fallback changed the user's bytes (never, so far)
+	judged  int64 // when the breaker was asked, unix ms
+	changed bool  // the fallback changed the user's bytes (never, so far)
 
 	// rewrite
 	plan *session.Plan
@@ -128,6 +129,7 @@ func (c *Chain) open(r *http.Request) (*Exchange, error) {
 	}
 	c.metrics.seen.Add(1)
 	x.codec = c.codecs[x.target.Family]
+	c.follow(x.cfg.Bypass)
 	x.traffic = session.Traffic{Bypass: x.cfg.Bypass, ModelCall: x.codec != nil, Rollout: session.Rollout(x.cfg.Rollout.Mode)}
 	if x.codec != nil {
 		if err := c.read(x); err != nil {
@@ -138,6 +140,15 @@ func (c *Chain) open(r *http.Request) (*Exchange, error) {
 	x.out = x.raw
 	c.metrics.opened(x)
 	return x, nil
+}
+
+// follow notes the end of a bypass.
+func (c *Chain) follow(bypass bool) {
+	if bypass {
+		c.bypass.on.Store(true)
+	} else if c.bypass.on.CompareAndSwap(true, false) {
+		c.bypass.ended.Add(1)
+	}
 }
 
 // read takes the body in and decides whether a codec will hold it.

@@ -26,7 +26,7 @@ func countsOf(n wire.Counts, in int, out int64) usage.Usage {
 // finish ends an exchange: bookkeeping goes behind the reply, and a reply that
 // the upstream cut is cut for the client too.
 func (c *Chain) finish(x *Exchange) {
-	c.metrics.closed(x)
+	defer c.metrics.closed(x) // last: what is no longer in flight is in the queue
 	if x.world != nil {
 		x.world.land(x.flight) // before the client can know that it has everything
 	}
@@ -86,12 +86,20 @@ func (c *Chain) settleWorld(x *Exchange) {
 	}
 	x.world.mu.Lock()
 	defer x.world.mu.Unlock()
+	if x.key.Signed() && c.groups.turn(c.now(), x.key.Signal, string(x.codec.Family()), x.gate.Feeds) {
+		c.log.Error("a group of clients is held in shadow after too many faults", "signal", x.key.Signal, "wire", string(x.codec.Family()))
+	}
+	if !x.committed {
+		x.world.missed(x)
+		return
+	}
 	b := x.world.find(x)
 	if b == nil {
 		return
 	}
+	x.world.faults = nil
 	h := &b.st.Head
-	h.Breaker = h.Breaker.Next(c.now().UnixMilli(), x.gate.Feeds)
+	h.Breaker = h.Breaker.Next(x.judged, x.gate.Feeds)
 	x.done.Breaker = &h.Breaker
 	if x.gate.Gate != session.NoGate {
 		h.LastGate = string(x.gate.Gate)
@@ -102,9 +110,6 @@ func (c *Chain) settleWorld(x *Exchange) {
 	}
 	needs := h.NeedsRestamp
 	x.done.NeedsRestamp = &needs
-	if c.groups.turn(c.now(), x.key.Signal, h.Wire, x.gate.Feeds) {
-		c.log.Error("a group of clients is held in shadow after too many faults", "signal", x.key.Signal, "wire", h.Wire)
-	}
 }
 
 // nameNext remembers the head of the list by one hash, for the next turn.

@@ -34,6 +34,8 @@ type listing struct {
 	skeleton wire.Skeleton
 	items    []session.ListItem
 	pieces   []session.Piece
+	// between are the bytes of the pieces that are neither field nor element.
+	between map[content.ID][]byte
 	// body is the new body; nil for an old one, which is read from the ledger.
 	body *wire.Body
 }
@@ -107,9 +109,15 @@ func (x *Exchange) sentSkeleton() []byte {
 
 // Between, Field and Element make the pieces; see wire.Walker.
 func (l *listing) Between(b []byte) {
-	if len(b) > 0 {
-		l.pieces = append(l.pieces, session.Piece{ID: betweenID(b), Len: int64(len(b))})
+	if len(b) == 0 {
+		return
 	}
+	id := betweenID(b)
+	if l.between == nil {
+		l.between = map[content.ID][]byte{}
+	}
+	l.between[id] = b
+	l.pieces = append(l.pieces, session.Piece{ID: id, Len: int64(len(b))})
 }
 
 // commaID spares hashing the separator of nearly every element.
@@ -149,9 +157,20 @@ func (c *Chain) explain(x *Exchange, old, now *listing, d session.Divergence) *s
 		ch.New = c.segment(x, now, now.pieces[d.NewOf])
 	}
 	if d.Between() { // the bytes differ in front of the segment they are about
-		ch.OldAt, ch.NewAt = []byte{}, []byte{}
+		ch.OldAt, ch.NewAt = c.bytesAt(old, d.Old), c.bytesAt(now, d.New)
 	}
 	return ch.Explain()
+}
+
+// bytesAt is the piece at an index, whatever it is; nil behind the end.
+func (c *Chain) bytesAt(l *listing, i int) []byte {
+	if i < 0 {
+		return nil
+	}
+	if b, ok := l.between[l.pieces[i].ID]; ok {
+		return b
+	}
+	return c.pieceBytes(l, l.pieces[i])
 }
 
 // segment reads a piece: from the body at hand, the skeleton, or the ledger.

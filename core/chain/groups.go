@@ -41,6 +41,7 @@ const (
 	groupSpan     = time.Hour
 	groupFaults   = 0.02
 	groupMin      = 20 // turns before a share means anything
+	groupLeast    = 3  // faults: one alone is the session breaker's business
 	groupDiffers  = 2  // sessions
 	groupMaxTurns = 5000
 	heldSetting   = "groups_held"
@@ -102,7 +103,7 @@ func (g *groups) turn(now time.Time, signal, wire string, fault bool) bool {
 			n++
 		}
 	}
-	return len(gr.hour) >= groupMin && float64(n) > groupFaults*float64(len(gr.hour)) && g.hold(gr)
+	return len(gr.hour) >= groupMin && n >= groupLeast && float64(n) > groupFaults*float64(len(gr.hour)) && g.hold(gr)
 }
 
 func (g *groups) difference(signal, wire, ledger string) {

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -87,9 +88,21 @@ var signals = [...]struct{ header, signal string }{
 	{"Session_id", "session_id"},
 }
 
-// worldOf names the conversation by the first signal present. Without one the
-// world is unsigned and has no name yet.
+// maxID is the longest session or lane id in bytes. Ids are kept whole, with
+// every row; real ones have some forty bytes, and a header may have a million.
+const maxID = 1 << 10
+
+// worldOf names the conversation by the first signal present. Without one, or
+// with one that is no id, the world is unsigned and has no name yet.
 func worldOf(x *Exchange) session.World {
+	w := signalOf(x)
+	if len(w.SessRaw) > maxID || len(w.Lane) > maxID {
+		return session.World{Lane: session.MainLane}
+	}
+	return w
+}
+
+func signalOf(x *Exchange) session.World {
 	w := session.World{Lane: laneOf(x)}
 	for _, s := range signals {
 		if v := x.r.Header[s.header]; len(v) > 0 && v[0] != "" {
@@ -234,6 +247,7 @@ func newLedgerID() string {
 // align is stage 0 under the lock: which branch, what of the list is new, and
 // whether identity is in doubt.
 func (c *Chain) align(x *Exchange) error {
+	x.judged = c.now().UnixMilli()
 	if err := c.load(x.ctx, x.world); err != nil {
 		return err
 	}
@@ -269,7 +283,10 @@ func (c *Chain) load(ctx context.Context, w *world) error {
 		if err != nil {
 			return storageError{session.CauseUnreadable, err}
 		}
-		w.branches = append(w.branches, &branch{st: st, last: c.lastTurnOf(ctx, st)})
+		for _, at := range w.faults {
+			st.Head.Breaker = st.Head.Breaker.Next(at, true)
+		}
+		w.branches = append(w.branches, &branch{st: st, last: c.lastTurnOf(ctx, st), bypasses: c.bypass.ended.Load()})
 	}
 	w.loaded = true
 	return nil
@@ -428,15 +445,24 @@ func (x *Exchange) judge(c *Chain) {
 	if x.overWindow() {
 		x.al.Row = session.RowRestamp
 	}
+	if x.branch != nil && x.branch.bypasses != c.bypass.ended.Load() {
+		h.NeedsRestamp = cmp.Or(h.NeedsRestamp, "back from bypass")
+	}
 	x.flight = x.world.depart(x.flight, h.Ledger, x.keys)
-	x.fire(c, session.Facts{AnchorsOut: x.al.AnchorsOut, Concurrent: x.world.collides(x.flight)})
+	x.fire(c, session.Facts{AnchorsOut: x.al.AnchorsOut, Concurrent: x.world.collides(x.flight), SumMismatch: x.damaged()})
 	x.traffic.Member = h.Member
-	x.traffic.Held = h.Breaker.Blocks(c.now().UnixMilli()) || c.groups.held(x.key.Signal, h.Wire)
-	x.traffic.Restamp = x.gate.Gate != session.NoGate || !x.create && (h.NeedsRestamp != "" || x.prior.Red != "")
+	x.traffic.Held = h.Breaker.Blocks(x.judged) || c.groups.held(x.key.Signal, h.Wire)
+	x.traffic.Restamp = x.gate.Gate != session.NoGate || x.al.Restamps() || !x.create && (h.NeedsRestamp != "" || x.prior.Red != "")
 	x.home, x.path, x.rows = session.HomeOf(x.traffic)
 	if x.gate.Gate != session.NoGate {
 		h.NeedsRestamp = string(x.gate.Gate) + ": " + string(x.gate.Cause)
 	}
+}
+
+// damaged reports rows that failed their check when they were read. Rows that
+// are missing or behind the list are no fault: they are written anew.
+func (x *Exchange) damaged() bool {
+	return x.traffic.Rollout != session.Off && strings.HasPrefix(x.prior.Red, "check failed")
 }
 
 // overWindow reports that putting back what the client removed would pass the

@@ -24,6 +24,9 @@ type world struct {
 	// loaded says that branches are the ledger's; forget clears it.
 	loaded   bool
 	branches []*branch
+	// faults are the times, unix ms, of turns whose commit failed: no session row
+	// has counted them. The next turn that commits does.
+	faults []int64
 
 	air     sync.Mutex // guards flights; a reply that ends waits for nothing else
 	flights []*flight
@@ -42,6 +45,8 @@ type branch struct {
 	head head
 	// served and compared count turns since the state was loaded.
 	served, compared int
+	// bypasses is Chain.bypass.ended as of the last turn.
+	bypasses int64
 }
 
 // head is the start of a list as it was sent: sum is the hash of the bytes of
@@ -97,6 +102,14 @@ func (w *world) find(x *Exchange) *branch {
 
 // forget drops the cached branches; the next turn reads the ledger again.
 func (w *world) forget() { w.loaded, w.branches = false, nil }
+
+// missed keeps a fault whose turn has no session row to count it in. Three open
+// any breaker; more say nothing new.
+func (w *world) missed(x *Exchange) {
+	if x.gate.Feeds && x.key.Signed() && len(w.faults) < 3 {
+		w.faults = append(w.faults, x.judged)
+	}
+}
 
 // depart registers a request in flight; a second walk of the same request
 // takes the place of the first.
@@ -191,7 +204,7 @@ func (m *memory) release(w *world) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w.uses--
-	if w.uses == 0 && len(w.branches) == 0 { // nothing came of it: the ledger failed, or the list forked
+	if w.uses == 0 && len(w.branches)+len(w.faults) == 0 { // nothing came of it: the ledger failed, or the list forked
 		m.drop(w)
 	}
 	m.shrink()

@@ -31,10 +31,8 @@ func (c *Chain) restamp(ctx context.Context, x *Exchange, b *branch) error {
 		if err != nil {
 			return fmt.Errorf("stored element %d: %w", elems[i].N, err)
 		}
-		if m.Key != elems[i].Key || len(m.Parts) != len(elems[i].Cores) {
-			if err := fitCores(&elems[i], &m); err != nil {
-				return err
-			}
+		if m.Key != elems[i].Key {
+			return fmt.Errorf("stored element %d does not have its key", elems[i].N)
 		}
 		msgs[i] = &m
 	}
@@ -45,25 +43,5 @@ func (c *Chain) restamp(ctx context.Context, x *Exchange, b *branch) error {
 	b.st = next
 	b.served, b.compared = 0, 0
 	c.memory.grew(x.world)
-	return nil
-}
-
-// fitCores allows what equality allows: stored bytes whose reasoning differs
-// from the cores first counted (a kept element given another wire's bytes).
-// The cores are read again, each as the first of its kind.
-func fitCores(e *session.Element, m *chat.Message) error {
-	if m.Key != e.Key && chat.ReasoningOnly(m.Parts) {
-		return fmt.Errorf("stored element %d does not have its key", e.N)
-	}
-	cores := make([]session.CoreRef, len(m.Parts))
-	for i := range m.Parts {
-		cores[i] = session.CoreRef{Kind: m.Parts[i].Kind, Canon: m.Parts[i].Canon, Repeat: 1}
-		for _, old := range e.Cores {
-			if old.Canon == m.Parts[i].Canon {
-				cores[i].Repeat = old.Repeat
-			}
-		}
-	}
-	e.Cores = cores
 	return nil
 }

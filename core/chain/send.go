@@ -78,11 +78,12 @@ func (c *Chain) relay(w http.ResponseWriter, x *Exchange, resp *http.Response, b
 }
 
 // ended tells how the reply ended. One whose terminal event has passed is
-// complete, however its connection ended; the client still sees a cut as one.
+// complete, however its connection ended; the client still sees a cut as one,
+// also where it has closed its own side only.
 func (x *Exchange) ended(out upstream.Outcome, stream bool) {
 	info := x.reply.info()
 	gone := out.ClientGone || out.UpstreamErr != nil && x.r.Context().Err() != nil
-	x.abort = out.UpstreamErr != nil && !gone
+	x.abort = out.UpstreamErr != nil
 	x.done.Truncated = !info.Terminal && (out.UpstreamErr != nil || stream && info.Err == "")
 	switch {
 	case info.Terminal:
@@ -127,7 +128,7 @@ func (c *Chain) pass(w http.ResponseWriter, x *Exchange) {
 	}
 	if err != nil {
 		cut(w)
-		x.abort = x.r.Context().Err() == nil
+		x.abort = true
 	}
 }
 
@@ -158,7 +159,7 @@ func copyFlushing(w http.ResponseWriter, r io.Reader) error {
 // unreachable answers for an upstream that did not.
 func (c *Chain) unreachable(w http.ResponseWriter, x *Exchange, err error) {
 	if x.r.Context().Err() != nil {
-		x.done.Error = "client_gone"
+		x.done.Error, x.abort = "client_gone", true // returning would answer 200
 		return
 	}
 	refusal := upstream.Unreachable(&x.target, err)

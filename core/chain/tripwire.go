@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
-	"reflect"
+	"slices"
 	"time"
 
 	"holdfast/core/session"
@@ -78,7 +78,7 @@ func (c *Chain) compare(ctx context.Context, x *Exchange, reload bool) (session.
 			return session.Skipped, "the session moved on"
 		case st.Red != "":
 			return session.Different, st.Red
-		case !reflect.DeepEqual(st.Rows, rows):
+		case !slices.Equal(st.Rows, rows):
 			return session.Different, "stored rows and memory differ"
 		}
 		rows = st.Rows

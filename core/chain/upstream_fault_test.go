@@ -367,6 +367,10 @@ func TestLeavesAtTheEnd(t *testing.T) {
 					http.NewResponseController(w).Flush()
 					if i == firstTerminal {
 						<-resume
+						select {
+						case <-r.Context().Done(): // seen below
+						case <-time.After(300 * time.Millisecond): // room for a cancel that must not come
+						}
 					}
 				}
 				select {

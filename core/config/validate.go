@@ -93,14 +93,17 @@ func percent(key string, v, least float64) error {
 }
 
 // tableName is what can stand in a /r/<name>/ path and in a table header
-// without quotes.
-func tableName(s string) bool { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`).MatchString(s) }
+// without quotes, variable the name of an environment variable.
+var (
+	tableName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
 
 func (c *Config) checkRoutes() error {
 	owner := map[Family]string{}
 	for _, name := range slices.Sorted(mapKeys(c.Routes)) {
 		key, r := "routes."+name, c.Routes[name]
-		if !tableName(name) {
+		if !tableName.MatchString(name) {
 			return &Error{Key: key, What: "a route's name is letters, digits, - and _ in lower case"}
 		}
 		if err := r.check(key); err != nil {
@@ -135,7 +138,7 @@ func (r Route) check(key string) error {
 		return &Error{Key: key + ".slot_dir", What: "must be an absolute path"}
 	case r.Window < 0:
 		return &Error{Key: key + ".window", What: "must not be negative"}
-	case r.KeyEnv != "" && !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(r.KeyEnv):
+	case r.KeyEnv != "" && !variable.MatchString(r.KeyEnv):
 		return &Error{Key: key + ".key_env", What: "wants the name of an environment variable, not the key itself"}
 	}
 	return nil
@@ -161,7 +164,7 @@ func (c *Config) checkEngines() error {
 	for _, name := range slices.Sorted(mapKeys(c.Engine)) {
 		key, e := "engine."+name, c.Engine[name]
 		switch {
-		case !tableName(name):
+		case !tableName.MatchString(name):
 			return &Error{Key: key, What: "an engine's name is letters, digits, - and _ in lower case"}
 		case e.Slots < 0:
 			return &Error{Key: key + ".slots", What: "must not be negative"}

@@ -71,7 +71,7 @@ func code(t *testing.T, res *http.Response) string {
 func yes(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "https://upstream.example")
-		w.Header().Set("Reached", r.URL.Path+" "+r.RequestURI)
+		w.Header().Set("Reached", r.URL.Path+" "+r.URL.EscapedPath()+" "+r.RequestURI)
 		io.WriteString(w, "ok")
 		w.(http.Flusher).Flush()
 	})
@@ -145,7 +145,7 @@ func TestProxySecretIsCutNotCleaned(t *testing.T) {
 	p := open()
 	p.Secret = func() string { return "s" }
 	res := ask(p.Wrap(yes(t)), "GET", "/p/s/via/https://x.example//a/%2e%2e/b?key=1", "")
-	if got, want := res.Header.Get("Reached"), "/via/https://x.example//a/../b /via/https://x.example//a/%2e%2e/b?key=1"; got != want {
+	if got, want := res.Header.Get("Reached"), "/via/https://x.example//a/../b /via/https://x.example//a/%2e%2e/b /via/https://x.example//a/%2e%2e/b?key=1"; got != want {
 		t.Errorf("reached %q, want %q", got, want)
 	}
 }

@@ -145,6 +145,9 @@ type State struct {
 	// Repeats counts how often each bare canonical id has been stored in this
 	// ledger, over all elements of any state.
 	Repeats map[chat.CanonID]int32
+	// Route is what l1_world was last given; "" after a load, so that the first
+	// turn writes it again.
+	Route Route
 	// Red says why the rows cannot be used (mode off, no rows, unreadable,
 	// check failed, not current); "" is green.
 	Red string

@@ -565,7 +565,10 @@ func (p *planner) seal(create bool) {
 		p.plan.Next.Red = cmp.Or(h.NeedsRestamp, p.st.Red, "not current")
 	}
 	if p.rows {
-		c.World = worldRow(h, in.Route, create || changed)
+		c.World = worldRow(h, in.Route, changed && p.st.Route != in.Route)
+		if c.World != nil {
+			p.plan.Next.Route = in.Route
+		}
 	}
 	c.Head = *h
 }

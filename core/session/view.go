@@ -36,14 +36,16 @@ const (
 
 // SessionView is the JSON object session of the contract, version 1.
 type SessionView struct {
-	ID        string    `json:"id"`
-	Title     string    `json:"title"`
-	Signal    string    `json:"signal"`
-	SessRaw   string    `json:"sess_raw"`
-	Lane      string    `json:"lane"`
-	Parent    string    `json:"parent,omitempty"`
-	Mode      Mode      `json:"mode"`
+	ID      string `json:"id"`
+	Title   string `json:"title"`
+	Signal  string `json:"signal"`
+	SessRaw string `json:"sess_raw"`
+	Lane    string `json:"lane"`
+	Parent  string `json:"parent,omitempty"`
+	Mode    Mode   `json:"mode"`
+	// Route is mode × membership at the moment of reading; who reads Member fills it in.
 	Route     Route     `json:"route"`
+	Member    bool      `json:"-"`
 	Epoch     int64     `json:"epoch"`
 	Wire      string    `json:"wire"`
 	Model     string    `json:"model"`

@@ -138,7 +138,7 @@ func MakeRestamp(st *State, msgs []*chat.Message, elems []Element, route Route, 
 	p.Check = Checkpoint{Seq: h.HeadSeq, Epoch: h.Epoch, PosHi: int64(len(elems)) + 1, RowHi: h.NextRow - 1, Reason: string(fold.Restamp), CreatedAt: now,
 		Meta: Meta{V: 1, Version: h.Version, Kernel: KernelSeal{h.StructureVersion, h.Sum.String()}, S4: AggregateOf(next.Rows),
 			Events: []fold.Event{{Kind: fold.Restamp, Keys: []string{why}}}}}
-	p.World = *worldRow(h, route, true)
+	p.World, next.Route = *worldRow(h, route, true), route
 	p.Head = *h
 	return p, &next
 }

@@ -34,7 +34,7 @@ var ErrEncoding = errors.New("upstream: unknown content encoding")
 // ReadBody reads a request body of at most MaxBody bytes.
 func ReadBody(r *http.Request) ([]byte, error) {
 	if r.ContentLength > MaxBody {
-		return nil, tooLarge()
+		return nil, tooLarge(r)
 	}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
@@ -43,14 +43,23 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	n, err := buf.ReadFrom(io.LimitReader(r.Body, MaxBody+1))
 	switch {
 	case n > MaxBody:
-		return nil, tooLarge()
+		return nil, tooLarge(r)
 	case err != nil:
 		return nil, &Refusal{http.StatusBadRequest, "bad_framing", "The request body ended early or is badly framed.", "Send the request again."}
 	}
 	return buf.Bytes(), nil
 }
 
-func tooLarge() *Refusal {
+// drainBody is how much of a body that is refused for its size is read and
+// thrown away: clients read the answer only once they have written.
+const drainBody = 4 * MaxBody
+
+func tooLarge(r *http.Request) *Refusal {
+	_, _ = io.CopyN(io.Discard, r.Body, drainBody)
+	return errTooLarge()
+}
+
+func errTooLarge() *Refusal {
 	return &Refusal{http.StatusRequestEntityTooLarge, "body_too_large", "The request body is larger than 100 MB.",
 		"No model takes a request of that size. Start a new session, or remove large attachments."}
 }
@@ -73,7 +82,7 @@ func Decode(body []byte, encoding string) ([]byte, error) {
 	n, err := out.ReadFrom(io.LimitReader(r, MaxBody+1))
 	switch {
 	case n > MaxBody:
-		return nil, tooLarge()
+		return nil, errTooLarge()
 	case err != nil:
 		return nil, broken(encoding)
 	}

@@ -20,15 +20,21 @@ import (
 
 // packers write each encoding; "raw" is deflate without its zlib frame.
 var packers = map[string]func(io.Writer) io.WriteCloser{
-	"gzip":    func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
-	"br":      func(w io.Writer) io.WriteCloser { return brotli.NewWriterLevel(w, 1) },
-	"deflate": func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
+	"gzip": func(w io.Writer) io.WriteCloser {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		return z
+	},
+	"br": func(w io.Writer) io.WriteCloser { return brotli.NewWriterLevel(w, 0) },
+	"deflate": func(w io.Writer) io.WriteCloser {
+		z, _ := zlib.NewWriterLevel(w, zlib.BestSpeed)
+		return z
+	},
 	"raw": func(w io.Writer) io.WriteCloser {
-		f, _ := flate.NewWriter(w, flate.DefaultCompression)
+		f, _ := flate.NewWriter(w, flate.BestSpeed)
 		return f
 	},
 	"zstd": func(w io.Writer) io.WriteCloser {
-		z, _ := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+		z, _ := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
 		return z
 	},
 }

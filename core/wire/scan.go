@@ -90,6 +90,9 @@ type cutter struct {
 }
 
 func (c *cutter) field(name string, _ int) error {
+	if len(c.body.Fields) == MaxFields {
+		return ErrShape
+	}
 	start := c.i
 	var err error
 	if isList := name == c.list && c.peek() == '['; isList {
@@ -103,6 +106,9 @@ func (c *cutter) field(name string, _ int) error {
 }
 
 func (c *cutter) element() error {
+	if len(c.body.Elements) == MaxElements {
+		return ErrShape
+	}
 	start := c.i
 	err := c.skip(2)
 	c.body.Elements = append(c.body.Elements, chat.Span{Start: start, End: c.i})

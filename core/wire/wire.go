@@ -42,6 +42,14 @@ var (
 // same depth, no client comes near it.
 const MaxDepth = 10000
 
+// MaxElements and MaxFields bound what a body is cut into; past them it is
+// ErrShape. A window of a million tokens holds no more elements that say
+// anything, and without a bound 40 MB of zeros take gigabytes of bookkeeping.
+const (
+	MaxElements = 1 << 16
+	MaxFields   = 1 << 12
+)
+
 // Frame is what a codec reads from the top-level fields. It decides how a
 // request is treated; it is never written back.
 type Frame struct {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/core/chat"
-	"holdfast/core/session"
 	"holdfast/core/session/ledgertest"
 )
 
@@ -45,6 +43,3 @@ func BenchmarkCommit(b *testing.B) {
 		b.ReportMetric(float64(times[len(times)*p/100].Microseconds()), fmt.Sprintf("p%d-µs", p))
 	}
 }
-
-var _ = chat.User
-var _ session.Ledger = (*DB)(nil)

@@ -80,8 +80,9 @@ func getMedia(b []byte) ([]payload, error) {
 }
 
 const (
-	upsertBlob = `INSERT INTO blob (hash, refs, size, media, data) VALUES (?,?,?,?,?) ON CONFLICT (hash) DO UPDATE SET refs = refs + excluded.refs`
-	raiseBlob  = "UPDATE blob SET refs = refs + ? WHERE hash = ?"
+	upsertBlob = `INSERT INTO blob (hash, refs, size, media,
+		data) VALUES (?,?,?,?,?) ON CONFLICT (hash) DO UPDATE SET refs = refs + excluded.refs`
+	raiseBlob = "UPDATE blob SET refs = refs + ? WHERE hash = ?"
 )
 
 // addBlob stores the bytes under n references, or adds n to those it has.
@@ -105,7 +106,7 @@ func addMediaBlob(ctx context.Context, c *conn, p *packed, n int64) error {
 	}
 	for _, m := range p.media {
 		if _, err := c.exec(ctx, `INSERT INTO message_media (hash, refs, decoded, data) VALUES (?,1,?,?)
-			ON CONFLICT (hash) DO UPDATE SET refs = refs + 1`, m.id[:], flag(m.decoded), m.data); err != nil {
+			ON CONFLICT (hash) DO UPDATE SET refs = refs + 1`, m.id[:], bit(m.decoded), m.data); err != nil {
 			return err
 		}
 	}

@@ -53,7 +53,8 @@ func (k *checker) problem(format string, args ...any) {
 // found records err as a problem where it tells of damage; other errors end the
 // check.
 func (k *checker) found(err error) error {
-	if err == nil || !errors.Is(err, ErrCorrupt) && !errors.Is(err, session.ErrUnknown) && !errors.Is(err, session.ErrNotKept) && resultCode(err) == 0 {
+	if err == nil || !errors.Is(err, ErrCorrupt) && !errors.Is(err, session.ErrUnknown) && !errors.Is(err,
+		session.ErrNotKept) && resultCode(err) == 0 {
 		return err
 	}
 	k.problem("%v", err)
@@ -65,7 +66,11 @@ func (k *checker) file(ctx context.Context) error {
 		return err
 	}
 	var ids []string
-	if err := k.c.query(ctx, "SELECT ledger_id FROM session ORDER BY ledger_id", func(r *row) error { ids = append(ids, r.text(0)); return nil }); err != nil {
+	if err := k.c.query(ctx, "SELECT ledger_id FROM session ORDER BY ledger_id", func(r *row) error {
+		ids = append(ids,
+			r.text(0))
+		return nil
+	}); err != nil {
 		return k.found(err)
 	}
 	for _, id := range ids {
@@ -138,37 +143,42 @@ func (k *checker) elements(ctx context.Context, ledger string) error {
 // continues no more of another than that has.
 func (k *checker) turns(ctx context.Context, ledger string) error {
 	lens := map[int64]int{0: 0}
-	return k.c.query(ctx, "SELECT id, kept, list_prev, list_common, list_own, list, fields FROM turn WHERE ledger_id = ? ORDER BY id", func(r *row) error {
-		k.rep.Turns++
-		id := r.num(0)
-		if !r.flag(1) {
-			return nil
-		}
-		items, err := getItems(r.bytes(5))
-		if err != nil {
-			return fmt.Errorf("turn %d: %w", id, err)
-		}
-		before, ok := lens[r.num(2)]
-		if common := int(r.num(3)); !ok || common > before {
-			k.problem("turn %d continues %d elements of turn %d, which has %d", id, common, r.num(2), before)
-		}
-		lens[id] = int(r.num(3)) + len(items)
-		for _, it := range items[min(int(r.num(4)), len(items)):] {
-			k.refs[it.Raw]++
-		}
-		fs, err := getFields(r.bytes(6))
-		for _, f := range fs {
-			if f.own {
-				k.refs[f.id]++
+	return k.c.query(ctx,
+		"SELECT id, kept, list_prev, list_common, list_own, list, fields FROM turn WHERE ledger_id = ? ORDER BY id",
+		func(r *row) error {
+			k.rep.Turns++
+			id := r.num(0)
+			if !r.flag(1) {
+				return nil
 			}
-		}
-		return err
-	}, ledger)
+			items, err := getItems(r.bytes(5))
+			if err != nil {
+				return fmt.Errorf("turn %d: %w", id, err)
+			}
+			before, ok := lens[r.num(2)]
+			if common := int(r.num(3)); !ok || common > before {
+				k.problem("turn %d continues %d elements of turn %d, which has %d", id, common, r.num(2), before)
+			}
+			lens[id] = int(r.num(3)) + len(items)
+			for _, it := range items[min(int(r.num(4)), len(items)):] {
+				k.refs[it.Raw]++
+			}
+			fs, err := getFields(r.bytes(6))
+			for _, f := range fs {
+				if f.own {
+					k.refs[f.id]++
+				}
+			}
+			return err
+		}, ledger)
 }
 
 // blobs verifies by hash everything that was referred to.
 func (k *checker) blobs(ctx context.Context) error {
-	for _, id := range slices.SortedFunc(maps.Keys(k.refs), func(a, b content.ID) int { return strings.Compare(string(a[:]), string(b[:])) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(k.refs), func(a,
+		b content.ID) int {
+		return strings.Compare(string(a[:]), string(b[:]))
+	}) {
 		k.rep.Blobs++
 		if _, err := k.d.zip.readBlob(ctx, k.c, id); err != nil {
 			if err := k.found(err); err != nil {

@@ -20,7 +20,8 @@ const (
 
 // putCheckpoint seals and lets go of the oldest.
 func putCheckpoint(ctx context.Context, c *conn, ledger string, k *session.Checkpoint, meta []byte) error {
-	_, err := c.exec(ctx, insertCkpt, ledger, k.Seq, k.Epoch, k.PosHi, k.RowHi, k.Reason, nullText(k.Cause), string(meta), nullBytes(k.FrameSig), k.CreatedAt)
+	_, err := c.exec(ctx, insertCkpt, ledger, k.Seq, k.Epoch, k.PosHi, k.RowHi, k.Reason, nullText(k.Cause),
+		string(meta), nullBytes(k.FrameSig), k.CreatedAt)
 	if err == nil {
 		_, err = c.exec(ctx, "DELETE FROM ckpt WHERE ledger_id = ? AND seq <= ?", ledger, k.Seq-keptCheckpoints)
 	}
@@ -28,7 +29,8 @@ func putCheckpoint(ctx context.Context, c *conn, ledger string, k *session.Check
 }
 
 func readCheckpoint(r *row) (k session.Checkpoint, err error) {
-	k = session.Checkpoint{Seq: r.num(0), Epoch: r.num(1), PosHi: r.num(2), RowHi: r.num(3), Reason: r.text(4), Cause: r.text(5), FrameSig: r.bytes(7), CreatedAt: r.num(8)}
+	k = session.Checkpoint{Seq: r.num(0), Epoch: r.num(1), PosHi: r.num(2), RowHi: r.num(3), Reason: r.text(4),
+		Cause: r.text(5), FrameSig: r.bytes(7), CreatedAt: r.num(8)}
 	if err := json.Unmarshal([]byte(r.text(6)), &k.Meta); err != nil {
 		return k, fmt.Errorf("%w: checkpoint %d does not read: %v", ErrCorrupt, k.Seq, err)
 	}

@@ -18,9 +18,10 @@ const (
 	packZstd  = 1
 )
 
-// packMin is the length below which compressing is not tried: headers and time
-// cost more than it saves.
-const packMin = 128
+// packMin is the length below which compressing is not tried. It stands on the
+// path of a request: below it zstd's fixed cost, some 25 µs a blob, is a tenth
+// of the whole commit and saves a few hundred bytes.
+const packMin = 1024
 
 // unpackMax bounds what a packed value may claim to hold; the largest body the
 // program accepts is 100 MB.
@@ -36,11 +37,12 @@ type packer struct {
 func newPacker() (*packer, error) {
 	// Hashes verify what is read, so the frame carries no checksum of its own.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
-		zstd.WithEncoderConcurrency(2), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20))
+		zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20))
 	if err != nil {
 		return nil, err
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(unpackMax))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(unpackMax))
 	if err != nil {
 		return nil, err
 	}

@@ -233,7 +233,8 @@ func seal(ctx context.Context, w *conn, c *ready) error {
 	if c.Outcome == nil || c.Check.Cause == "" {
 		return nil
 	}
-	_, err := w.exec(ctx, "INSERT INTO outcome (ledger_id, cause_id, result, at) VALUES (?,?,?,?)", c.Head.Ledger, c.Check.Cause, c.Outcome, c.Check.CreatedAt)
+	_, err := w.exec(ctx, "INSERT INTO outcome (ledger_id, cause_id, result, at) VALUES (?,?,?,?)", c.Head.Ledger,
+		c.Check.Cause, c.Outcome, c.Check.CreatedAt)
 	return err
 }
 
@@ -260,7 +261,8 @@ func readBack(ctx context.Context, w *conn, c *ready) error {
 		return nil
 	}
 	var meta string
-	if _, err := w.one(ctx, "SELECT meta_json FROM ckpt WHERE ledger_id = ? AND seq = ?", func(r *row) error { meta = r.text(0); return nil },
+	if _, err := w.one(ctx, "SELECT meta_json FROM ckpt WHERE ledger_id = ? AND seq = ?",
+		func(r *row) error { meta = r.text(0); return nil },
 		c.Head.Ledger, c.Check.Seq); err != nil {
 		return joined{session.ErrReadBack, err}
 	}

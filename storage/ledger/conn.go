@@ -125,8 +125,9 @@ func (c *conn) query(ctx context.Context, q string, each func(*row) error, args 
 }
 
 // one is query for at most one row; found says whether there was one.
-func (c *conn) one(ctx context.Context, q string, each func(*row) error, args ...driver.Value) (found bool, err error) {
-	err = c.query(ctx, q, func(r *row) error {
+func (c *conn) one(ctx context.Context, q string, each func(*row) error, args ...driver.Value) (bool, error) {
+	found := false
+	err := c.query(ctx, q, func(r *row) error {
 		found = true
 		return each(r)
 	}, args...)
@@ -213,7 +214,7 @@ func nullBytes(b []byte) driver.Value {
 	return b
 }
 
-func flag(b bool) driver.Value {
+func bit(b bool) driver.Value {
 	if b {
 		return int64(1)
 	}

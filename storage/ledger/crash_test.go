@@ -208,7 +208,8 @@ func finishStage(t *testing.T, d *DB) act {
 	s.State.Head.LastSeen += 5
 	before := s.Clone()
 	before.State.Head.LastSeen -= 5
-	done := &session.TurnDone{ID: c.Turn.ID, Ledger: c.Head.Ledger, FinishedAt: s.State.Head.LastSeen, Status: 200, Response: []byte("reply"), Verdict: session.Drift, VerdictWhy: "numbers"}
+	done := &session.TurnDone{ID: c.Turn.ID, Ledger: c.Head.Ledger, FinishedAt: s.State.Head.LastSeen, Status: 200,
+		Response: []byte("reply"), Verdict: session.Drift, VerdictWhy: "numbers"}
 	return act{do: func(d *DB) error { return d.Finish(context.Background(), done) }, before: before, after: s,
 		check: func(t *testing.T, d *DB, landed bool) {
 			rec, err := d.Turn(context.Background(), c.Turn.ID)
@@ -217,7 +218,8 @@ func finishStage(t *testing.T, d *DB) act {
 			st, lerr := d.Load(context.Background(), c.Head.Ledger)
 			must(t, lerr)
 			ev, _ := d.Evidence(context.Background())
-			if got := [...]bool{rec.Done != nil, err == nil, st.Head.Totals.Turns == 1, ev.Drift["numbers"] == 1}; got != [...]bool{landed, landed, landed, landed} {
+			if got := [...]bool{rec.Done != nil, err == nil, st.Head.Totals.Turns == 1,
+				ev.Drift["numbers"] == 1}; got != [...]bool{landed, landed, landed, landed} {
 				t.Errorf("turn, response, totals, evidence: %v, want all %v", got, landed)
 			}
 		}}
@@ -231,8 +233,13 @@ func TestEveryStatement(t *testing.T) {
 		"retry":   commitStage((*ledgertest.Script).Retry),
 		"replace": commitStage(func(s *ledgertest.Script, id int64) *session.Commit { return s.Replace(id, 3) }),
 		"rewind":  commitStage(func(s *ledgertest.Script, id int64) *session.Commit { return s.Rewind(id, 3) }),
-		"full":    commitStage(func(s *ledgertest.Script, id int64) *session.Commit { c := s.Turn(id); c.Full = true; return c }),
-		"first":   firstStage, "restamp": restampStage, "finish": finishStage,
+		"full": commitStage(func(s *ledgertest.Script,
+			id int64) *session.Commit {
+			c := s.Turn(id)
+			c.Full = true
+			return c
+		}),
+		"first": firstStage, "restamp": restampStage, "finish": finishStage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			tpl := play(t, s)
@@ -361,7 +368,8 @@ func TestEveryStatementOfDelete(t *testing.T) {
 			must(t, d.Commit(context.Background(), gone.Turn(d.NextTurn())))
 			must(t, d.Commit(context.Background(), stays.Turn(d.NextTurn())))
 		}
-		return act{do: func(d *DB) error { return d.Delete(context.Background(), gone.State.Head.Ledger) }, before: gone, after: stays}
+		return act{do: func(d *DB) error { return d.Delete(context.Background(), gone.State.Head.Ledger) }, before: gone,
+			after: stays}
 	}
 	tpl := play(t, s)
 	for _, kind := range [...]fault{crashBefore, crashAfter} {

@@ -13,9 +13,10 @@ const degradeCols = "id, at, ledger_id, turn_id, gate, scope, cause, evidence, s
 func (d *DB) Degrade(ctx context.Context, v session.DegradeView) (id int64, err error) {
 	var fault []count
 	err = d.write(ctx, "degrade", func(ctx context.Context, c *conn) error {
-		_, err := c.one(ctx, `INSERT INTO degrade (at, ledger_id, turn_id, gate, scope, cause, evidence, served, bytes_changed)
+		_, err := c.one(ctx, `INSERT INTO degrade (at, ledger_id, turn_id, gate, scope, cause, evidence, served,
+			bytes_changed)
 			VALUES (?,?,?,?,?,?,?,?,?) RETURNING id`, func(r *row) error { id = r.num(0); return nil },
-			v.At, nullText(v.Session), v.Turn, v.Gate, v.Scope, v.Cause, v.Evidence, string(v.Served), flag(v.BytesChanged))
+			v.At, nullText(v.Session), v.Turn, v.Gate, v.Scope, v.Cause, v.Evidence, string(v.Served), bit(v.BytesChanged))
 		if err != nil || v.Gate == "" {
 			return err
 		}
@@ -37,11 +38,13 @@ func (d *DB) Degrade(ctx context.Context, v session.DegradeView) (id int64, err 
 // Degrades returns the steps down since a time (unix ms), newest first.
 func (d *DB) Degrades(ctx context.Context, since int64, limit int) (out []session.DegradeView, err error) {
 	err = d.view(ctx, "degrades", func(ctx context.Context, c *conn) error {
-		return c.query(ctx, "SELECT "+degradeCols+" FROM degrade WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", func(r *row) error {
-			out = append(out, session.DegradeView{ID: r.num(0), At: r.num(1), Session: r.text(2), Turn: r.num(3), Gate: r.text(4), Scope: r.text(5),
-				Cause: r.text(6), Evidence: r.text(7), Served: session.Path(r.text(8)), BytesChanged: r.flag(9)})
-			return nil
-		}, since, int64(limit))
+		return c.query(ctx, "SELECT "+degradeCols+" FROM degrade WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?",
+			func(r *row) error {
+				out = append(out, session.DegradeView{ID: r.num(0), At: r.num(1), Session: r.text(2), Turn: r.num(3),
+					Gate: r.text(4), Scope: r.text(5),
+					Cause: r.text(6), Evidence: r.text(7), Served: session.Path(r.text(8)), BytesChanged: r.flag(9)})
+				return nil
+			}, since, int64(limit))
 	})
 	return out, err
 }

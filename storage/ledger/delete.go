@@ -64,7 +64,10 @@ func (d *DB) resumeDeletes(ctx context.Context) error {
 func (d *DB) erase(ctx context.Context, ledger, why string) error {
 	ctx = context.WithoutCancel(ctx)
 	for _, part := range [...]func(context.Context, *conn, string) (bool, error){eraseTurn, eraseElement, eraseRows} {
-		if err := d.inChunks(ctx, "delete", func(ctx context.Context, c *conn) (bool, error) { return part(ctx, c, ledger) }); err != nil {
+		if err := d.inChunks(ctx, "delete", func(ctx context.Context, c *conn) (bool, error) {
+			return part(ctx, c,
+				ledger)
+		}); err != nil {
 			return err
 		}
 	}
@@ -147,11 +150,12 @@ func owned(ctx context.Context, c *conn, id int64) (items []session.ListItem, fi
 func eraseElement(ctx context.Context, c *conn, ledger string) (more bool, err error) {
 	var n int64
 	var e session.Element
-	found, err := c.one(ctx, "SELECT "+elemCols+" FROM element WHERE ledger_id = ? ORDER BY n LIMIT 1", func(r *row) (err error) {
-		e, err = readElement(r)
-		n = e.N
-		return err
-	}, ledger)
+	found, err := c.one(ctx, "SELECT "+elemCols+" FROM element WHERE ledger_id = ? ORDER BY n LIMIT 1",
+		func(r *row) (err error) {
+			e, err = readElement(r)
+			n = e.N
+			return err
+		}, ledger)
 	if err != nil || !found {
 		return false, err
 	}
@@ -196,6 +200,7 @@ func (d *DB) eraseSession(ctx context.Context, c *conn, ledger, why string) erro
 	if why == byOwner {
 		return nil
 	}
-	_, err := c.exec(ctx, "INSERT INTO gone (ledger_id, step, at) VALUES (?,?,?) ON CONFLICT DO NOTHING", ledger, why, d.now().UnixMilli())
+	_, err := c.exec(ctx, "INSERT INTO gone (ledger_id, step, at) VALUES (?,?,?) ON CONFLICT DO NOTHING", ledger, why,
+		d.now().UnixMilli())
 	return err
 }

@@ -18,7 +18,8 @@ const (
 )
 
 func putElement(ctx context.Context, c *conn, ledger string, e *session.Element) error {
-	_, err := c.exec(ctx, insertElem, ledger, e.N, e.Key[:], e.Ref, int64(e.Tokens), flag(e.Exact), string(e.Role), string(e.Kind),
+	_, err := c.exec(ctx, insertElem, ledger, e.N, e.Key[:], e.Ref, int64(e.Tokens), bit(e.Exact), string(e.Role),
+		string(e.Kind),
 		nullHash(e.Blob), string(e.State), e.Prev, e.FirstTurn, putCores(e.Cores))
 	return err
 }
@@ -79,7 +80,8 @@ func reblob(ctx context.Context, c *conn, ledger string, b session.Reblob) (old 
 // FindRewound returns the newest rewound element with this key that stood
 // behind prev, with its inactive rows of the epoch; ErrUnknown when none. Where
 // the snapshot tables are gone it has no rows.
-func (d *DB) FindRewound(ctx context.Context, ledger string, epoch int64, key content.ID, prev int64) (e session.Element, rows []session.Row, err error) {
+func (d *DB) FindRewound(ctx context.Context, ledger string, epoch int64, key content.ID,
+	prev int64) (e session.Element, rows []session.Row, err error) {
 	err = d.view(ctx, "find rewound", func(ctx context.Context, c *conn) error {
 		found, err := c.one(ctx, "SELECT "+elemCols+` FROM element
 			WHERE key = ? AND state IN ('folded','rewound') AND state = 'rewound' AND ledger_id = ? AND prev = ? ORDER BY n DESC LIMIT 1`, func(r *row) (err error) {

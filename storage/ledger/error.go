@@ -54,6 +54,8 @@ func (d *DB) fail(op string, err error) error {
 	case code == sqlite3.SQLITE_FULL:
 		e.Err = joined{session.ErrFull, err}
 		e.Hint = "free disk space, raise ledger.budget or delete sessions"
+	case errors.Is(err, ErrNewer):
+		e.Hint = "use the version that made " + d.path + ", or move it away"
 	case code == sqlite3.SQLITE_BUSY:
 		e.Hint = "another program holds " + d.path
 	case code == sqlite3.SQLITE_READONLY || code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_PERM:

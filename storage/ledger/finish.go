@@ -9,17 +9,19 @@ import (
 	"holdfast/core/session"
 )
 
-const finishTurn = `UPDATE turn SET finished_at = ?, status = ?, truncated = ?, error = ?, reply_model = ?, stop_reason = ?,
-	input = ?, cached = ?, cache_write = ?, output = ?, source = ?, reported = ?, cost_micros = ?, priced = ?, rounds = ?,
-	bytes_out = iif(? > 0, ?, bytes_out), prefix_same = ?, verdict = ?, verdict_why = ?, ms = ?, first_change = ?,
-	reply_type = ?, reply_enc = ?, reply_bytes = ?, reply_hash = ?, reply_why = ?
+const finishTurn = `UPDATE turn SET finished_at = ?, status = ?, truncated = ?, error = ?, reply_model = ?,
+	stop_reason = ?, input = ?, cached = ?, cache_write = ?, output = ?, source = ?, reported = ?, cost_micros = ?,
+	priced = ?, rounds = ?, bytes_out = iif(? > 0, ?, bytes_out), prefix_same = ?, verdict = ?, verdict_why = ?,
+	ms = ?, first_change = ?, reply_type = ?, reply_enc = ?, reply_bytes = ?, reply_hash = ?, reply_why = ?
 	WHERE id = ? AND finished_at = 0
-	RETURNING coalesce(signal, (SELECT s.signal FROM session s WHERE s.ledger_id = turn.ledger_id), ''), wire_in, bytes_in, bytes_out`
+	RETURNING coalesce(signal, (SELECT s.signal FROM session s
+	WHERE s.ledger_id = turn.ledger_id), ''), wire_in, bytes_in, bytes_out`
 
-const finishSession = `UPDATE session SET turns = turns + 1, input = input + ?, cached = cached + ?, cache_write = cache_write + ?,
-	output = output + ?, estimated = estimated + ?, bytes_in = bytes_in + ?, bytes_out = bytes_out + ?, cost_micros = cost_micros + ?,
-	unpriced = unpriced + ?, last_seen = max(last_seen, ?), last_gate = coalesce(?, last_gate), breaker = coalesce(?, breaker),
-	needs_restamp = coalesce(?, needs_restamp) WHERE ledger_id = ?`
+const finishSession = `UPDATE session SET turns = turns + 1, input = input + ?, cached = cached + ?,
+	cache_write = cache_write + ?, output = output + ?, estimated = estimated + ?, bytes_in = bytes_in + ?,
+	bytes_out = bytes_out + ?, cost_micros = cost_micros + ?, unpriced = unpriced + ?, last_seen = max(last_seen, ?),
+	last_gate = coalesce(?, last_gate), breaker = coalesce(?, breaker), needs_restamp = coalesce(?, needs_restamp)
+	WHERE ledger_id = ?`
 
 // Finish completes a turn row and adds to its session's totals, once: a turn
 // finished already is left alone.
@@ -41,7 +43,8 @@ func (d *DB) Finish(ctx context.Context, t *session.TurnDone) error {
 			return joinUnknown(ctx, c, t.ID, err)
 		}
 		if data != nil {
-			if _, err := c.exec(ctx, "INSERT INTO response (turn_id, marks, data) VALUES (?,?,?)", t.ID, nullBytes(t.Marks), data); err != nil {
+			if _, err := c.exec(ctx, "INSERT INTO response (turn_id, marks, data) VALUES (?,?,?)", t.ID, nullBytes(t.Marks),
+				data); err != nil {
 				return err
 			}
 		}
@@ -83,8 +86,9 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 	found, err = c.one(ctx, finishTurn, func(r *row) error {
 		f = finished{r.text(0), r.text(1), r.num(2), r.num(3)}
 		return nil
-	}, max(t.FinishedAt, 1), int64(t.Status), flag(t.Truncated), t.Error, t.Model, t.StopReason,
-		int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), string(u.Source), flag(t.Reported), t.CostMicros, flag(t.Priced), int64(t.Rounds),
+	}, max(t.FinishedAt, 1), int64(t.Status), bit(t.Truncated), t.Error, t.Model, t.StopReason,
+		int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), string(u.Source), bit(t.Reported),
+		t.CostMicros, bit(t.Priced), int64(t.Rounds),
 		t.BytesOut, t.BytesOut, t.PrefixSame, string(t.Verdict), t.VerdictWhy, string(ms), change,
 		t.ResponseType, t.ResponseEncoding, t.ResponseBytes, nullHash(t.ResponseHash), why, t.ID)
 	return f, found, err
@@ -119,7 +123,8 @@ func addTotals(ctx context.Context, c *conn, t *session.TurnDone, f finished) er
 		need = *t.NeedsRestamp
 	}
 	u := t.Usage
-	_, err := c.exec(ctx, finishSession, int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), flag(!t.Reported),
-		f.bytesIn, f.bytesOut, t.CostMicros, flag(!t.Priced), t.FinishedAt, gate, brk, need, t.Ledger)
+	_, err := c.exec(ctx, finishSession, int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output),
+		bit(!t.Reported),
+		f.bytesIn, f.bytesOut, t.CostMicros, bit(!t.Priced), t.FinishedAt, gate, brk, need, t.Ledger)
 	return err
 }

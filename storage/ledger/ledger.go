@@ -57,14 +57,16 @@ type DB struct {
 	path string
 	now  func() time.Time
 	zip  *packer
-	dial driver.Connector // read and write
+	// dial makes connections that write, dialRead those that only read.
+	dial, dialRead driver.Connector
 
 	// mu is held around every write transaction; it guards w. Read-back after a
 	// commit happens under it as well, so what is read is what was written.
 	mu sync.Mutex
 	w  *conn // nil after Close, or after a failed rollback until the next write
 
-	// read holds the idle reading connections; taking one out is owning it.
+	// read holds the idle reading connections, nil for one not made yet; taking
+	// one out is owning it. Close takes them all and closes the channel.
 	read chan *conn
 
 	lastTurn atomic.Int64 // newest id handed out
@@ -90,6 +92,9 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	d := &DB{path: abs, now: opts.Now, read: make(chan *conn, readers)}
 	if d.now == nil {
 		d.now = time.Now
+	}
+	for range readers {
+		d.read <- nil
 	}
 	d.budget.Store(int64(opts.Budget))
 	if opts.Budget == 0 {
@@ -117,7 +122,7 @@ func (d *DB) open(ctx context.Context, wrap func(driver.Connector) driver.Connec
 	if err := migrate(ctx, d.w, sqlFiles); err != nil {
 		return err
 	}
-	if err := d.openReaders(ctx, wrap); err != nil {
+	if d.dialRead, err = connector(d.path, reading, wrap); err != nil {
 		return err
 	}
 	if err := d.recall(ctx); err != nil {
@@ -125,21 +130,6 @@ func (d *DB) open(ctx context.Context, wrap func(driver.Connector) driver.Connec
 	}
 	d.keeper, err = startKeeper(ctx, d)
 	return err
-}
-
-func (d *DB) openReaders(ctx context.Context, wrap func(driver.Connector) driver.Connector) error {
-	ro, err := connector(d.path, reading, wrap)
-	if err != nil {
-		return err
-	}
-	for range readers {
-		c, err := dial(ctx, ro)
-		if err != nil {
-			return err
-		}
-		d.read <- c
-	}
-	return nil
 }
 
 // recall reads what memory keeps of the file, and carries on with deletions a
@@ -163,8 +153,8 @@ func (d *DB) recall(ctx context.Context) error {
 	return d.resumeDeletes(ctx)
 }
 
-// Close waits for the background work, writes the WAL back and closes the
-// file. It is safe to call twice.
+// Close waits for reads and the background work, writes the WAL back and closes
+// the file. It is safe to call twice.
 func (d *DB) Close() error {
 	if d.closed.Swap(true) {
 		return nil
@@ -173,13 +163,12 @@ func (d *DB) Close() error {
 	if d.keeper != nil {
 		errs = append(errs, d.keeper.stop())
 	}
-	for range cap(d.read) {
-		select {
-		case c := <-d.read:
+	for range readers {
+		if c := <-d.read; c != nil {
 			errs = append(errs, c.close())
-		default: // open failed before it was made
 		}
 	}
+	close(d.read)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.w != nil {
@@ -213,13 +202,13 @@ func private(path string) error {
 }
 
 // The two kinds of connection. WAL checkpoints never happen inside a write;
-// the file gives space back only when the lifecycle asks (incremental); the
-// WAL file is cut back to walBytes once it has been larger.
+// the file gives space back only when the lifecycle asks (incremental).
 var (
-	writing = url.Values{"_txlock": {"immediate"}, "_busy_timeout": {"5000"}, "_auto_vacuum": {"INCREMENTAL"}, "_pragma": {
-		"journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "wal_autocheckpoint(0)", "cache_size(-4000)",
-		fmt.Sprintf("journal_size_limit(%d)", walBytes)}}
-	reading = url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}, "_pragma": {"foreign_keys(1)", "query_only(1)", "cache_size(-1000)"}}
+	writing = url.Values{"_txlock": {"immediate"}, "_busy_timeout": {"5000"}, "_auto_vacuum": {"INCREMENTAL"},
+		"_pragma": {
+			"journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "wal_autocheckpoint(0)", "cache_size(-4000)"}}
+	reading = url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"},
+		"_pragma": {"foreign_keys(1)", "query_only(1)", "cache_size(-1000)"}}
 )
 
 func connector(path string, query url.Values, wrap func(driver.Connector) driver.Connector) (driver.Connector, error) {
@@ -292,7 +281,7 @@ func (d *DB) transact(ctx context.Context, f func(context.Context, *conn) error)
 // writable needs mu.
 func (d *DB) writable(ctx context.Context) (err error) {
 	if d.closed.Load() {
-		return errors.New("the ledger is closed")
+		return errClosed
 	}
 	if d.w != nil {
 		return nil
@@ -319,24 +308,35 @@ func (d *DB) locked(ctx context.Context, op string, f func(context.Context, *con
 
 // view runs f on a snapshot of the file.
 func (d *DB) view(ctx context.Context, op string, f func(context.Context, *conn) error) (err error) {
-	if d.closed.Load() {
-		return fmt.Errorf("ledger: %s: the ledger is closed", op)
-	}
 	var c *conn
 	select {
-	case c = <-d.read:
+	case taken, open := <-d.read:
+		if !open {
+			return fmt.Errorf("ledger: %s: %w", op, errClosed)
+		}
+		c = taken
 	case <-ctx.Done():
 		return fmt.Errorf("ledger: %s: %w", op, ctx.Err())
 	}
 	defer func() { d.read <- c }()
-	if _, err := c.exec(ctx, "BEGIN"); err != nil {
-		return d.fail(op, err)
+	if c == nil {
+		if c, err = dial(ctx, d.dialRead); err != nil {
+			return d.fail(op, err)
+		}
 	}
-	err = f(ctx, c)
-	// Ending a read changes nothing; a context that ended must not keep the
-	// snapshot, and with it the WAL, alive.
-	if _, end := c.exec(context.WithoutCancel(ctx), "ROLLBACK"); err == nil {
-		err = end
+	// Neither end of a read may be cut short: an interrupted BEGIN may have begun,
+	// and a snapshot that stays open keeps the WAL alive.
+	whole := context.WithoutCancel(ctx)
+	if _, err = c.exec(whole, "BEGIN"); err == nil {
+		err = f(ctx, c)
+	}
+	if _, end := c.exec(whole, "ROLLBACK"); end != nil {
+		// The connection is of no more use, whatever it says in closing; the next
+		// read dials a new one.
+		_ = c.close()
+		c, err = nil, errors.Join(err, end)
 	}
 	return d.fail(op, err)
 }
+
+var errClosed = errors.New("the ledger is closed")

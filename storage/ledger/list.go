@@ -88,7 +88,8 @@ func resolve(ctx context.Context, c *conn, turn int64) ([]session.ListItem, erro
 func putView(view []session.ViewRun) []byte {
 	var out []byte
 	for _, v := range view {
-		out = binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(out, uint64(v.N)), uint64(v.From)), uint64(v.To))
+		out = binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(out, uint64(v.N)), uint64(v.From)),
+			uint64(v.To))
 		if v.N != 0 {
 			out = append(out, v.Blob[:]...)
 		}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"holdfast/core/chat"
@@ -57,14 +58,15 @@ type brief struct {
 // elementsOf reads every element of a ledger and counts its canonical ids.
 func elementsOf(ctx context.Context, c *conn, ledger string, repeats map[chat.CanonID]int32) (map[int64]brief, error) {
 	out := map[int64]brief{}
-	err := c.query(ctx, "SELECT n, key, tokens, state, cores FROM element WHERE ledger_id = ? ORDER BY n", func(r *row) error {
-		out[r.num(0)] = brief{r.hash(1), usage.Tokens(r.num(2)), r.text(3) == string(session.Removed)}
-		cores, err := getCores(r.bytes(4))
-		for _, k := range cores {
-			repeats[k.Canon]++
-		}
-		return err
-	}, ledger)
+	err := c.query(ctx, "SELECT n, key, tokens, state, cores FROM element WHERE ledger_id = ? ORDER BY n",
+		func(r *row) error {
+			out[r.num(0)] = brief{r.hash(1), usage.Tokens(r.num(2)), r.text(3) == string(session.Removed)}
+			cores, err := getCores(r.bytes(4))
+			for _, k := range cores {
+				repeats[k.Canon]++
+			}
+			return err
+		}, ledger)
 	return out, err
 }
 
@@ -87,7 +89,8 @@ func listOf(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief
 
 // hydrate reads the live rows and proves them against the head checkpoint; red
 // says what does not fit.
-func hydrate(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) (rows []session.RowIndex, red string) {
+func hydrate(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) (rows []session.RowIndex,
+	red string) {
 	if h.HeadSeq == 0 {
 		return nil, "no rows"
 	}
@@ -98,7 +101,7 @@ func hydrate(ctx context.Context, c *conn, h *session.Head, elems map[int64]brie
 	}
 	ck, err := checkpoint(ctx, c, h.Ledger, h.HeadSeq)
 	if err != nil {
-		return nil, "unreadable: " + err.Error()
+		return nil, noCheckpoint(ctx, c, h.Ledger, err)
 	}
 	if red := current(h, &ck); red != "" {
 		return nil, red
@@ -107,9 +110,22 @@ func hydrate(ctx context.Context, c *conn, h *session.Head, elems map[int64]brie
 		return nil, "check failed: " + err.Error()
 	}
 	if got := session.AggregateOf(rows); got != ck.Meta.S4 {
-		return nil, fmt.Sprintf("check failed: %d live rows do not give the sum of checkpoint %d over %d", got.Count, ck.Seq, ck.Meta.S4.Count)
+		return nil, fmt.Sprintf("check failed: %d live rows do not give the sum of checkpoint %d over %d", got.Count,
+			ck.Seq, ck.Meta.S4.Count)
 	}
 	return rows, ""
+}
+
+// noCheckpoint tells a session whose rows are gone (the tables were dropped and
+// made anew) from one that lost its seal.
+func noCheckpoint(ctx context.Context, c *conn, ledger string, err error) (red string) {
+	if errors.Is(err, session.ErrUnknown) {
+		if n, err := c.number(ctx, "SELECT count(*) FROM snap_rows WHERE ledger_id = ? AND active = 1",
+			ledger); err == nil && n == 0 {
+			return "no rows"
+		}
+	}
+	return "unreadable: " + err.Error()
 }
 
 // current says why a checkpoint does not seal the session as it is.
@@ -134,10 +150,12 @@ func liveRows(ctx context.Context, c *conn, h *session.Head, elems map[int64]bri
 	for i := range rows {
 		r := &rows[i]
 		b, ok := elems[r.Elem]
-		if !ok || r.Epoch != h.Epoch {
-			return nil, fmt.Errorf("%w: row %d is live in epoch %d for element %d", ErrCorrupt, r.ID, r.Epoch, r.Elem)
+		if !ok || r.Epoch != h.Epoch || r.ChangedCk < r.BornCk || r.ChangedCk > h.HeadSeq {
+			return nil, fmt.Errorf("%w: row %d is live in epoch %d for element %d since checkpoint %d", ErrCorrupt, r.ID,
+				r.Epoch, r.Elem, r.ChangedCk)
 		}
-		out[i] = session.RowIndex{Row: r.ID, Elem: r.Elem, Pos: r.Pos, Sub: r.Sub, Removed: b.removed, Kind: chat.Kind(r.Kind), Call: r.CallID,
+		out[i] = session.RowIndex{Row: r.ID, Elem: r.Elem, Pos: r.Pos, Sub: r.Sub, Removed: b.removed,
+			Kind: chat.Kind(r.Kind), Call: r.CallID,
 			RowSum: r.RowSum, StateSum: r.StateSum}
 		if i == 0 || rows[i-1].Elem != r.Elem {
 			out[i].Tokens = b.tokens

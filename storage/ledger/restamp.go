@@ -37,7 +37,10 @@ func (d *DB) Restamp(ctx context.Context, p *session.RestampPlan) error {
 			return err
 		}
 	}
-	if err := d.write(ctx, "restamp", func(ctx context.Context, c *conn) error { return flipEpoch(ctx, c, p, meta) }); err != nil {
+	if err := d.write(ctx, "restamp", func(ctx context.Context, c *conn) error {
+		return flipEpoch(ctx, c, p,
+			meta)
+	}); err != nil {
 		return err
 	}
 	return d.restamped(ctx, p)
@@ -45,7 +48,9 @@ func (d *DB) Restamp(ctx context.Context, p *session.RestampPlan) error {
 
 // putChunk stops early when the session moved on: its numbers may be taken.
 func (d *DB) putChunk(ctx context.Context, c *conn, h *session.Head, rows []session.Row) error {
-	n, err := c.number(ctx, "SELECT count(*) FROM session WHERE ledger_id = ? AND version = ? AND epoch = ? AND deleting IS NULL", h.Ledger, h.Version, h.Epoch-1)
+	n, err := c.number(ctx,
+		"SELECT count(*) FROM session WHERE ledger_id = ? AND version = ? AND epoch = ? AND deleting IS NULL", h.Ledger,
+		h.Version, h.Epoch-1)
 	if err == nil && n == 0 {
 		err = session.ErrStale
 	}
@@ -81,7 +86,8 @@ func (d *DB) sweep(ctx context.Context, ledger string, epoch int64) error {
 
 func flipEpoch(ctx context.Context, c *conn, p *session.RestampPlan, meta []byte) error {
 	h := &p.Head
-	n, err := c.exec(ctx, `UPDATE session SET epoch = ?, head_seq = ?, next_row_id = ?, needs_restamp = '' WHERE ledger_id = ? AND version = ?
+	n, err := c.exec(ctx, `UPDATE session SET epoch = ?, head_seq = ?, next_row_id = ?,
+		needs_restamp = '' WHERE ledger_id = ? AND version = ?
 		AND epoch = ? AND head_seq = ? AND deleting IS NULL`, h.Epoch, h.HeadSeq, h.NextRow, h.Ledger, h.Version, h.Epoch-1, h.HeadSeq-1)
 	if err != nil {
 		return err
@@ -90,6 +96,10 @@ func flipEpoch(ctx context.Context, c *conn, p *session.RestampPlan, meta []byte
 		return session.ErrStale
 	}
 	if err := retire(ctx, c, h.Ledger, h.Epoch, h.HeadSeq); err != nil {
+		return err
+	}
+	// What the client had removed has no rows in the new epoch.
+	if _, err := c.exec(ctx, "UPDATE element SET state = 'archived' WHERE ledger_id = ? AND state = 'removed'", h.Ledger); err != nil {
 		return err
 	}
 	n, err = c.exec(ctx, "UPDATE snap_rows SET active = 1 WHERE ledger_id = ? AND epoch = ?", h.Ledger, h.Epoch)
@@ -110,11 +120,12 @@ func flipEpoch(ctx context.Context, c *conn, p *session.RestampPlan, meta []byte
 // back.
 func retire(ctx context.Context, c *conn, ledger string, epoch, seq int64) error {
 	var old []session.Row
-	err := c.query(ctx, "SELECT "+rowCols+" FROM snap_rows WHERE ledger_id = ? AND active = 1 AND epoch < ?", func(r *row) error {
-		old = append(old, readRow(r))
-		r.err = nil
-		return nil
-	}, ledger, epoch)
+	err := c.query(ctx, "SELECT "+rowCols+" FROM snap_rows WHERE ledger_id = ? AND active = 1 AND epoch < ?",
+		func(r *row) error {
+			old = append(old, readRow(r))
+			r.err = nil
+			return nil
+		}, ledger, epoch)
 	if err != nil {
 		return err
 	}

@@ -16,13 +16,16 @@ const (
 	// A row number taken by a later epoch was left behind by a re-stamp that
 	// did not finish: it gives way. One of this epoch or before is a real
 	// conflict (P2), and nothing is inserted.
-	insertRow = "INSERT INTO snap_rows (ledger_id, " + rowCols + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-	ON CONFLICT (ledger_id, row_id) DO UPDATE SET epoch = excluded.epoch, pos = excluded.pos, sub = excluded.sub, elem = excluded.elem,
-	sess_raw = excluded.sess_raw, msgid = excluded.msgid, canon_id = excluded.canon_id, kind = excluded.kind, role = excluded.role,
-	ctype = excluded.ctype, tool_name = excluded.tool_name, call_id = excluded.call_id, wire = excluded.wire, raw = excluded.raw,
-	overlay = excluded.overlay, active = excluded.active, covered_by = excluded.covered_by, cause = excluded.cause,
-	row_sum = excluded.row_sum, state_sum = excluded.state_sum, born_ck = excluded.born_ck, changed_ck = excluded.changed_ck,
-	created_at = excluded.created_at WHERE snap_rows.epoch > excluded.epoch`
+	insertRow = "INSERT INTO snap_rows (ledger_id, " + rowCols + `)
+	VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+	ON CONFLICT (ledger_id, row_id) DO UPDATE SET epoch = excluded.epoch, pos = excluded.pos, sub = excluded.sub,
+	elem = excluded.elem, sess_raw = excluded.sess_raw, msgid = excluded.msgid, canon_id = excluded.canon_id,
+	kind = excluded.kind, role = excluded.role, ctype = excluded.ctype, tool_name = excluded.tool_name,
+	call_id = excluded.call_id, wire = excluded.wire, raw = excluded.raw, overlay = excluded.overlay,
+	active = excluded.active, covered_by = excluded.covered_by, cause = excluded.cause, row_sum = excluded.row_sum,
+	state_sum = excluded.state_sum, born_ck = excluded.born_ck, changed_ck = excluded.changed_ck,
+	created_at = excluded.created_at
+	WHERE snap_rows.epoch > excluded.epoch`
 
 	updateRow = "UPDATE snap_rows SET active = ?, covered_by = ?, cause = ?, changed_ck = ?, state_sum = ? WHERE ledger_id = ? AND row_id = ?"
 )
@@ -30,9 +33,11 @@ const (
 // putRow inserts a row. active may differ from the row's own while a re-stamp
 // is being written; its sum is the one it will have.
 func putRow(ctx context.Context, c *conn, ledger string, r *session.Row, active bool) error {
-	n, err := c.exec(ctx, insertRow, ledger, r.ID, r.Epoch, r.Pos, int64(r.Sub), r.Elem, nullText(r.SessRaw), nullText(r.MsgID),
+	n, err := c.exec(ctx, insertRow, ledger, r.ID, r.Epoch, r.Pos, int64(r.Sub), r.Elem, nullText(r.SessRaw),
+		nullText(r.MsgID),
 		r.CanonID, r.Kind, r.Role, r.CType, nullText(r.Tool), nullText(r.CallID), r.Wire, r.Raw[:],
-		nullBytes(r.Overlay), flag(active), nullText(r.CoveredBy), nullText(r.Cause), r.RowSum[:], r.StateSum[:], r.BornCk, r.ChangedCk, r.CreatedAt)
+		nullBytes(r.Overlay), bit(active), nullText(r.CoveredBy), nullText(r.Cause), r.RowSum[:], r.StateSum[:], r.BornCk,
+		r.ChangedCk, r.CreatedAt)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("row %d of session %s exists", r.ID, ledger)
 	}
@@ -40,7 +45,8 @@ func putRow(ctx context.Context, c *conn, ledger string, r *session.Row, active 
 }
 
 func flip(ctx context.Context, c *conn, ledger string, f *session.Flip) error {
-	n, err := c.exec(ctx, updateRow, flag(f.Active), nullText(f.CoveredBy), nullText(f.Cause), f.ChangedCk, f.StateSum[:], ledger, f.Row)
+	n, err := c.exec(ctx, updateRow, bit(f.Active), nullText(f.CoveredBy), nullText(f.Cause), f.ChangedCk,
+		f.StateSum[:], ledger, f.Row)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("row %d of session %s: %w", f.Row, ledger, session.ErrUnknown)
 	}
@@ -48,17 +54,21 @@ func flip(ctx context.Context, c *conn, ledger string, f *session.Flip) error {
 }
 
 func readRow(r *row) session.Row {
-	out := session.Row{ID: r.num(0), Epoch: r.num(1), Pos: r.num(2), Sub: int32(r.num(3)), Elem: r.num(4), SessRaw: r.text(5), MsgID: r.text(6),
-		CanonID: r.text(7), Kind: r.text(8), Role: r.text(9), CType: r.text(10), Tool: r.text(11), CallID: r.text(12), Wire: r.text(13), Raw: r.hash(14),
-		Overlay: r.bytes(15), Active: r.flag(16), CoveredBy: r.text(17), Cause: r.text(18), BornCk: r.num(21), ChangedCk: r.num(22), CreatedAt: r.num(23)}
+	out := session.Row{ID: r.num(0), Epoch: r.num(1), Pos: r.num(2), Sub: int32(r.num(3)), Elem: r.num(4),
+		SessRaw: r.text(5), MsgID: r.text(6),
+		CanonID: r.text(7), Kind: r.text(8), Role: r.text(9), CType: r.text(10), Tool: r.text(11), CallID: r.text(12),
+		Wire: r.text(13), Raw: r.hash(14),
+		Overlay: r.bytes(15), Active: r.flag(16), CoveredBy: r.text(17), Cause: r.text(18), BornCk: r.num(21),
+		ChangedCk: r.num(22), CreatedAt: r.num(23)}
 	r.fixed(19, out.RowSum[:])
 	r.fixed(20, out.StateSum[:])
 	return out
 }
 
 // intactRows reads rows of a ledger and verifies every sum.
-func intactRows(ctx context.Context, c *conn, ledger, where string, args ...driver.Value) (rows []session.Row, err error) {
-	err = c.query(ctx, "SELECT "+rowCols+" FROM snap_rows WHERE ledger_id = ? AND "+where, func(r *row) error {
+func intactRows(ctx context.Context, c *conn, ledger, where string, args ...driver.Value) ([]session.Row, error) {
+	var rows []session.Row
+	err := c.query(ctx, "SELECT "+rowCols+" FROM snap_rows WHERE ledger_id = ? AND "+where, func(r *row) error {
 		rw := readRow(r)
 		if r.err == nil && !rw.Intact(ledger) {
 			return fmt.Errorf("%w: row %d of session %s does not match its sum", ErrCorrupt, rw.ID, ledger)

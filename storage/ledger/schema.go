@@ -111,7 +111,8 @@ func runFile(ctx context.Context, c *conn, fsys fs.FS, name string) error {
 }
 
 func inOne(sql string, version int64) string {
-	return fmt.Sprintf("BEGIN IMMEDIATE;\n%s\n;PRAGMA application_id=%d;PRAGMA user_version=%d;COMMIT;", sql, appID, version)
+	return fmt.Sprintf("BEGIN IMMEDIATE;\n%s\n;PRAGMA application_id=%d;PRAGMA user_version=%d;COMMIT;", sql, appID,
+		version)
 }
 
 // unwind ends the transaction a failed script left open and returns err. That

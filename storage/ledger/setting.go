@@ -16,7 +16,8 @@ const turnFloor = "turn_floor"
 // absent.
 func (d *DB) Setting(ctx context.Context, key string) (val []byte, err error) {
 	err = d.view(ctx, "setting", func(ctx context.Context, c *conn) error {
-		found, err := c.one(ctx, "SELECT val FROM setting WHERE key = ?", func(r *row) error { val = r.bytes(0); return nil }, key)
+		found, err := c.one(ctx, "SELECT val FROM setting WHERE key = ?",
+			func(r *row) error { val = r.bytes(0); return nil }, key)
 		if err == nil && !found {
 			err = fmt.Errorf("setting %s: %w", key, session.ErrUnknown)
 		}
@@ -34,7 +35,8 @@ func putSetting(ctx context.Context, c *conn, key string, val []byte) error {
 	if val == nil {
 		val = []byte{}
 	}
-	_, err := c.exec(ctx, "INSERT INTO setting (key, val) VALUES (?,?) ON CONFLICT DO UPDATE SET val = excluded.val", key, val)
+	_, err := c.exec(ctx, "INSERT INTO setting (key, val) VALUES (?,?) ON CONFLICT DO UPDATE SET val = excluded.val",
+		key, val)
 	return err
 }
 

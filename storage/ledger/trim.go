@@ -117,18 +117,20 @@ func (d *DB) used(ctx context.Context) (n int64, err error) {
 // a time, the one seen last longest ago first.
 func (t *trimmer) quiet(ctx context.Context, before time.Time) (ids []string, err error) {
 	err = t.d.view(ctx, "trim", func(ctx context.Context, c *conn) error {
-		return c.query(ctx, "SELECT ledger_id FROM session WHERE deleting IS NULL AND last_seen < ? ORDER BY last_seen, ledger_id", func(r *row) error {
-			if id := r.text(0); !t.busy(id) {
-				ids = append(ids, id)
-			}
-			return nil
-		}, before.UnixMilli())
+		return c.query(ctx,
+			"SELECT ledger_id FROM session WHERE deleting IS NULL AND last_seen < ? ORDER BY last_seen, ledger_id",
+			func(r *row) error {
+				if id := r.text(0); !t.busy(id) {
+					ids = append(ids, id)
+				}
+				return nil
+			}, before.UnixMilli())
 	})
 	return ids, err
 }
 
 // each runs take for quiet sessions until enough is gone.
-func (t *trimmer) each(ctx context.Context, before time.Time, take func(ledger string) (int, error)) (total int, err error) {
+func (t *trimmer) each(ctx context.Context, before time.Time, take func(string) (int, error)) (total int, err error) {
 	ids, err := t.quiet(ctx, before)
 	if err != nil {
 		return 0, err
@@ -158,7 +160,8 @@ func (t *trimmer) always() time.Time { return t.now.Add(longIdle) }
 // oldest is the id of the first turn of a ledger that is not old; 0 when none
 // is old.
 func oldest(ctx context.Context, c *conn, ledger string) (id int64, err error) {
-	return c.number(ctx, "SELECT id FROM turn WHERE ledger_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?", ledger, int64(recentTurns-1))
+	return c.number(ctx, "SELECT id FROM turn WHERE ledger_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?", ledger,
+		int64(recentTurns-1))
 }
 
 // responses takes replies of traffic without a ledger first, then of each
@@ -182,7 +185,8 @@ func (t *trimmer) takeResponses(ctx context.Context, step, where string, ledger 
 				return false, err
 			}
 		}
-		id, err := c.number(ctx, "SELECT t.id FROM turn t JOIN response r ON r.turn_id = t.id WHERE "+where+" AND t.id < ?1 ORDER BY t.id LIMIT 1", first, ledger)
+		id, err := c.number(ctx,
+			"SELECT t.id FROM turn t JOIN response r ON r.turn_id = t.id WHERE "+where+" AND t.id < ?1 ORDER BY t.id LIMIT 1", first, ledger)
 		if err != nil || id == 0 {
 			return false, err
 		}
@@ -215,7 +219,8 @@ func (t *trimmer) variants(ctx context.Context, step string) (int, error) {
 				return false, err
 			}
 			taken++
-			_, err = c.exec(ctx, `UPDATE turn SET kept = 0, why = ?, list_prev = 0, list_common = 0, list_own = 0, fields = NULL, view = NULL, skeleton = NULL, list = NULL
+			_, err = c.exec(ctx, `UPDATE turn SET kept = 0, why = ?, list_prev = 0, list_common = 0, list_own = 0,
+				fields = NULL, view = NULL, skeleton = NULL, list = NULL
 				WHERE id = ?`, purged(step), id)
 			return true, err
 		})
@@ -250,7 +255,8 @@ const takeOverChunk = 100
 
 func takeOver(ctx context.Context, c *conn, id int64) error {
 	var prev, own int64
-	if _, err := c.one(ctx, "SELECT list_prev, list_own FROM turn WHERE id = ?", func(r *row) error { prev, own = r.num(0), r.num(1); return nil }, id); err != nil {
+	if _, err := c.one(ctx, "SELECT list_prev, list_own FROM turn WHERE id = ?",
+		func(r *row) error { prev, own = r.num(0), r.num(1); return nil }, id); err != nil {
 		return err
 	}
 	items, err := resolve(ctx, c, id)
@@ -273,7 +279,9 @@ func takeOver(ctx context.Context, c *conn, id int64) error {
 	if err := takeOverFields(ctx, c, id); err != nil {
 		return err
 	}
-	_, err = c.exec(ctx, "UPDATE turn SET list_prev = 0, list_common = 0, list_own = ?, list_depth = 0, list = ? WHERE id = ?", from, putItems(items), id)
+	_, err = c.exec(ctx,
+		"UPDATE turn SET list_prev = 0, list_common = 0, list_own = ?, list_depth = 0, list = ? WHERE id = ?", from,
+		putItems(items), id)
 	return err
 }
 
@@ -305,10 +313,11 @@ func (t *trimmer) archived(ctx context.Context, _ string) (int, error) {
 	return t.each(ctx, t.always(), func(ledger string) (taken int, err error) {
 		err = t.d.inChunks(ctx, "trim", func(ctx context.Context, c *conn) (bool, error) {
 			var e session.Element
-			found, err := c.one(ctx, "SELECT "+elemCols+" FROM element WHERE ledger_id = ? AND state = 'archived' AND blob IS NOT NULL ORDER BY n LIMIT 1", func(r *row) (err error) {
-				e, err = readElement(r)
-				return err
-			}, ledger)
+			found, err := c.one(ctx,
+				"SELECT "+elemCols+" FROM element WHERE ledger_id = ? AND state = 'archived' AND blob IS NOT NULL ORDER BY n LIMIT 1", func(r *row) (err error) {
+					e, err = readElement(r)
+					return err
+				}, ledger)
 			if err != nil || !found {
 				return false, err
 			}
@@ -326,7 +335,8 @@ func takeArchived(ctx context.Context, c *conn, ledger string, e *session.Elemen
 	if has, err := hasTable(ctx, c, "snap_rows"); err != nil {
 		return err
 	} else if has {
-		if _, err := c.exec(ctx, "DELETE FROM snap_rows WHERE ledger_id = ? AND elem = ? AND active = 0", ledger, e.N); err != nil {
+		if _, err := c.exec(ctx, "DELETE FROM snap_rows WHERE ledger_id = ? AND elem = ? AND active = 0", ledger,
+			e.N); err != nil {
 			return err
 		}
 	}

@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	insertTurn = `INSERT INTO turn (id, ledger_id, signal, sess_raw, lane, at, home, model, route, wire_in, wire_out, path, gate, stream, encoding,
-	bytes_in, bytes_out, in_hash, out_hash, kept, why, list_prev, list_common, list_own, list_depth, fields, view, skeleton, list)
+	insertTurn = `INSERT INTO turn (id, ledger_id, signal, sess_raw, lane, at, home, model, route, wire_in, wire_out,
+	path, gate, stream, encoding, bytes_in, bytes_out, in_hash, out_hash, kept, why, list_prev, list_common, list_own,
+	list_depth, fields, view, skeleton, list)
 	VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`
 
-	turnCols = `t.id, t.ledger_id, coalesce(t.signal, s.signal), coalesce(t.sess_raw, s.sess_raw), coalesce(t.lane, s.lane),
-	t.at, t.home, t.model, t.route, t.wire_in, t.wire_out, t.path, t.gate, t.stream, t.encoding,
-	t.bytes_in, t.bytes_out, t.in_hash, t.out_hash, t.kept, t.why, t.finished_at, t.status, t.truncated, t.error, t.reply_model, t.stop_reason,
-	t.input, t.cached, t.cache_write, t.output, t.source, t.reported, t.cost_micros, t.priced, t.rounds, t.prefix_same, t.verdict, t.verdict_why,
-	t.ms, t.first_change, t.reply_type, t.reply_enc, t.reply_bytes, t.reply_hash, t.reply_why`
+	turnCols = `t.id, t.ledger_id, coalesce(t.signal, s.signal), coalesce(t.sess_raw, s.sess_raw), coalesce(t.lane,
+	s.lane), t.at, t.home, t.model, t.route, t.wire_in, t.wire_out, t.path, t.gate, t.stream, t.encoding, t.bytes_in,
+	t.bytes_out, t.in_hash, t.out_hash, t.kept, t.why, t.finished_at, t.status, t.truncated, t.error, t.reply_model,
+	t.stop_reason, t.input, t.cached, t.cache_write, t.output, t.source, t.reported, t.cost_micros, t.priced, t.rounds,
+	t.prefix_same, t.verdict, t.verdict_why, t.ms, t.first_change, t.reply_type, t.reply_enc, t.reply_bytes,
+	t.reply_hash, t.reply_why`
 
 	fromTurn = " FROM turn t LEFT JOIN session s ON s.ledger_id = t.ledger_id "
 )
@@ -38,9 +40,12 @@ func (d *DB) putTurn(ctx context.Context, c *conn, t *session.Turn, list stored)
 	if t.Ledger != "" {
 		signal, raw, lane = nil, nil, nil
 	}
-	_, err := c.exec(ctx, insertTurn, t.ID, nullText(t.Ledger), signal, raw, lane, t.At, string(t.Home), t.Model, t.Route, t.WireIn, t.WireOut,
-		string(t.Path), t.Gate, flag(t.Stream), t.Encoding, t.BytesIn, t.BytesOut, nullHash(t.InHash), nullHash(t.OutHash), flag(t.Kept), why,
-		list.prev, int64(list.common), int64(list.own), int64(list.depth), nullBytes(putFields(fieldsOf(t))), nullBytes(putView(t.View)),
+	_, err := c.exec(ctx, insertTurn, t.ID, nullText(t.Ledger), signal, raw, lane, t.At, string(t.Home), t.Model,
+		t.Route, t.WireIn, t.WireOut,
+		string(t.Path), t.Gate, bit(t.Stream), t.Encoding, t.BytesIn, t.BytesOut, nullHash(t.InHash), nullHash(t.OutHash),
+		bit(t.Kept), why,
+		list.prev, int64(list.common), int64(list.own), int64(list.depth), nullBytes(putFields(fieldsOf(t))),
+		nullBytes(putView(t.View)),
 		nullBytes(d.packSkeleton(t.Skeleton)), nullBytes(putItems(list.items)))
 	return err
 }
@@ -69,19 +74,25 @@ func (d *DB) Record(ctx context.Context, t session.Turn) error {
 }
 
 func readTurn(r *row) (rec session.TurnRecord, why string, err error) {
-	t := session.Turn{ID: r.num(0), Ledger: r.text(1), World: session.World{Signal: r.text(2), SessRaw: r.text(3), Lane: r.text(4)},
-		At: r.num(5), Home: session.Home(r.text(6)), Model: r.text(7), Route: r.text(8), WireIn: r.text(9), WireOut: r.text(10),
-		Path: session.Path(r.text(11)), Gate: r.text(12), Stream: r.flag(13), Encoding: r.text(14), BytesIn: r.num(15), BytesOut: r.num(16),
-		InHash: r.hash(17), OutHash: r.hash(18), Kept: r.flag(19)}
+	t := session.Turn{ID: r.num(0), Ledger: r.text(1), World: session.World{Signal: r.text(2), SessRaw: r.text(3),
+		Lane: r.text(4)},
+		At: r.num(5), Home: session.Home(r.text(6)), Model: r.text(7), Route: r.text(8), WireIn: r.text(9),
+		WireOut: r.text(10),
+		Path:    session.Path(r.text(11)), Gate: r.text(12), Stream: r.flag(13), Encoding: r.text(14), BytesIn: r.num(15),
+		BytesOut: r.num(16),
+		InHash:   r.hash(17), OutHash: r.hash(18), Kept: r.flag(19)}
 	rec = session.TurnRecord{Turn: t}
 	if r.num(21) == 0 {
 		return rec, r.text(20), nil
 	}
-	done := session.TurnDone{ID: t.ID, Ledger: t.Ledger, FinishedAt: r.num(21), Status: int(r.num(22)), Truncated: r.flag(23), Error: r.text(24),
-		Model: r.text(25), StopReason: r.text(26), Usage: usage.Usage{Input: usage.Tokens(r.num(27)), Cached: usage.Tokens(r.num(28)),
+	done := session.TurnDone{ID: t.ID, Ledger: t.Ledger, FinishedAt: r.num(21), Status: int(r.num(22)),
+		Truncated: r.flag(23), Error: r.text(24),
+		Model: r.text(25), StopReason: r.text(26), Usage: usage.Usage{Input: usage.Tokens(r.num(27)),
+			Cached:     usage.Tokens(r.num(28)),
 			CacheWrite: usage.Tokens(r.num(29)), Output: usage.Tokens(r.num(30)), Source: usage.Source(r.text(31))},
-		Reported: r.flag(32), CostMicros: r.num(33), Priced: r.flag(34), Rounds: int(r.num(35)), BytesOut: t.BytesOut, PrefixSame: r.num(36),
-		Verdict: session.Verdict(r.text(37)), VerdictWhy: r.text(38), ResponseType: r.text(41), ResponseEncoding: r.text(42),
+		Reported: r.flag(32), CostMicros: r.num(33), Priced: r.flag(34), Rounds: int(r.num(35)), BytesOut: t.BytesOut,
+		PrefixSame: r.num(36),
+		Verdict:    session.Verdict(r.text(37)), VerdictWhy: r.text(38), ResponseType: r.text(41), ResponseEncoding: r.text(42),
 		ResponseBytes: r.num(43), ResponseHash: r.hash(44), ResponseWhy: r.text(45)}
 	if err := openJSON(r.text(39), &done.Ms); err != nil {
 		return rec, "", fmt.Errorf("%w: the timings of turn %d: %v", ErrCorrupt, t.ID, err)
@@ -126,7 +137,8 @@ func (d *DB) turn(ctx context.Context, c *conn, id int64) (*session.TurnRecord, 
 		return nil, fmt.Errorf("turn %d: %w", id, session.ErrUnknown)
 	}
 	if rec.Done != nil {
-		if _, err := c.one(ctx, "SELECT marks FROM response WHERE turn_id = ?", func(r *row) error { rec.Done.Marks = r.bytes(0); return nil }, id); err != nil {
+		if _, err := c.one(ctx, "SELECT marks FROM response WHERE turn_id = ?",
+			func(r *row) error { rec.Done.Marks = r.bytes(0); return nil }, id); err != nil {
 			return nil, err
 		}
 	}
@@ -138,22 +150,23 @@ func (d *DB) turn(ctx context.Context, c *conn, id int64) (*session.TurnRecord, 
 
 // bodies reads what replay needs.
 func (d *DB) bodies(ctx context.Context, c *conn, rec *session.TurnRecord) error {
-	_, err := c.one(ctx, "SELECT list_prev, list_common, fields, view, skeleton, list FROM turn WHERE id = ?", func(r *row) (err error) {
-		rec.List.Prev, rec.List.Common = r.num(0), int(r.num(1))
-		fs, err := getFields(r.bytes(2))
-		if err != nil {
+	_, err := c.one(ctx, "SELECT list_prev, list_common, fields, view, skeleton, list FROM turn WHERE id = ?",
+		func(r *row) (err error) {
+			rec.List.Prev, rec.List.Common = r.num(0), int(r.num(1))
+			fs, err := getFields(r.bytes(2))
+			if err != nil {
+				return err
+			}
+			rec.AllFields, rec.Fields = fieldRefs(fs)
+			if rec.View, err = getView(r.bytes(3)); err != nil {
+				return err
+			}
+			if rec.Skeleton, err = d.zip.unpack(r.bytes(4)); err != nil {
+				return err
+			}
+			rec.List.Tail, err = getItems(r.bytes(5))
 			return err
-		}
-		rec.AllFields, rec.Fields = fieldRefs(fs)
-		if rec.View, err = getView(r.bytes(3)); err != nil {
-			return err
-		}
-		if rec.Skeleton, err = d.zip.unpack(r.bytes(4)); err != nil {
-			return err
-		}
-		rec.List.Tail, err = getItems(r.bytes(5))
-		return err
-	}, rec.ID)
+		}, rec.ID)
 	if err == nil {
 		rec.Items, err = resolve(ctx, c, rec.ID)
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -34,7 +35,8 @@ func (d *DB) Sessions(ctx context.Context, q SessionQuery) (out []session.Sessio
 			return err
 		}
 		total = int(n)
-		heads, err := headsOf(ctx, c, "SELECT "+headCols+sessionFilter+" ORDER BY last_seen DESC, ledger_id LIMIT ?2 OFFSET ?3",
+		heads, err := headsOf(ctx, c,
+			"SELECT "+headCols+sessionFilter+" ORDER BY last_seen DESC, ledger_id LIMIT ?2 OFFSET ?3",
 			q.Q, int64(q.Size), offset(q.Page, q.Size))
 		if err != nil {
 			return err
@@ -78,11 +80,16 @@ func (d *DB) Session(ctx context.Context, ledger string) (v session.SessionView,
 func sessionView(ctx context.Context, c *conn, h *session.Head) (session.SessionView, error) {
 	t := h.Totals
 	read := t.Input + t.Cached + t.CacheWrite
-	v := session.SessionView{ID: h.Ledger, Title: h.Title, Signal: h.Signal, SessRaw: h.SessRaw, Lane: h.Lane, Parent: h.Parent, Mode: h.Mode, Route: session.RouteFull,
-		Epoch: h.Epoch, Wire: h.Wire, Model: h.Model, Window: int64(h.Window), CreatedAt: h.CreatedAt, LastSeen: h.LastSeen, Turns: t.Turns,
-		Tokens:   session.TokenView{Inbound: read, Outbound: read, Cached: t.Cached, CacheWrite: t.CacheWrite, Output: t.Output},
-		Cost:     session.CostView{Direct: money(t.CostMicros), Sent: money(t.CostMicros), Currency: Currency, Estimate: t.Estimated > 0 || t.Unpriced > 0},
+	v := session.SessionView{ID: h.Ledger, Title: h.Title, Signal: h.Signal, SessRaw: h.SessRaw, Lane: h.Lane,
+		Parent: h.Parent, Mode: h.Mode, Member: h.Member,
+		Epoch: h.Epoch, Wire: h.Wire, Model: h.Model, Window: int64(h.Window), CreatedAt: h.CreatedAt,
+		LastSeen: h.LastSeen, Turns: t.Turns,
+		Tokens: session.TokenView{Inbound: read, Outbound: read, Cached: t.Cached, CacheWrite: t.CacheWrite,
+			Output: t.Output},
+		Cost: session.CostView{Direct: money(t.CostMicros), Sent: money(t.CostMicros), Currency: Currency,
+			Estimate: t.Estimated > 0 || t.Unpriced > 0},
 		LastGate: h.LastGate, Breaker: h.Breaker}
+	v.Breaker.State = cmp.Or(v.Breaker.State, session.BreakerClosed)
 	if read > 0 {
 		v.CacheHit = float64(t.Cached) / float64(read)
 	}
@@ -96,30 +103,10 @@ func sessionView(ctx context.Context, c *conn, h *session.Head) (session.Session
 		}
 		return nil
 	}, h.Ledger)
-	if err == nil {
-		v.Route = storedRoute(ctx, c, h)
-	}
 	return v, err
 }
 
 func money(micros int64) float64 { return float64(micros) / 1e6 }
-
-// storedRoute is the route l1_world keeps; full where it keeps none or cannot
-// be read. What serves the next turn is the caller's to work out.
-func storedRoute(ctx context.Context, c *conn, h *session.Head) session.Route {
-	route := session.RouteFull
-	if has, err := hasTable(ctx, c, "l1_world"); err != nil || !has || !h.Signed() {
-		return route
-	}
-	_, err := c.one(ctx, "SELECT route FROM l1_world WHERE sess_raw = ? AND signal = ? AND lane = ? AND branch = ?", func(r *row) error {
-		route = session.Route(r.text(0))
-		return nil
-	}, h.SessRaw, h.Signal, h.Lane, int64(h.Branch))
-	if err != nil {
-		return session.RouteFull
-	}
-	return route
-}
 
 // ErrAmbiguous: a prefix that several sessions share.
 var ErrAmbiguous = errors.New("ledger: the prefix fits several sessions")
@@ -129,7 +116,11 @@ func (d *DB) FindLedger(ctx context.Context, prefix string) (id string, err erro
 	var ids []string
 	err = d.view(ctx, "find", func(ctx context.Context, c *conn) error {
 		return c.query(ctx, `SELECT ledger_id FROM session WHERE deleting IS NULL AND substr(ledger_id, 1, length(?1)) = ?1
-			ORDER BY ledger_id = ?1 DESC, ledger_id LIMIT 4`, func(r *row) error { ids = append(ids, r.text(0)); return nil }, prefix)
+			ORDER BY ledger_id = ?1 DESC, ledger_id LIMIT 4`, func(r *row) error {
+			ids = append(ids,
+				r.text(0))
+			return nil
+		}, prefix)
 	})
 	switch {
 	case err != nil:

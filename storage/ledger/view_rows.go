@@ -33,13 +33,16 @@ func (d *DB) RowViews(ctx context.Context, ledger string) (out []session.RowView
 // Elements and blobs are looked up by their keys; the rows come in the order
 // of the view.
 func rowViews(ctx context.Context, c *conn, h *session.Head) (out []session.RowView, err error) {
-	err = c.query(ctx, `SELECT s.row_id, s.pos, s.sub, s.elem, s.role, s.kind, s.tool_name, s.covered_by, s.cause, s.raw, s.active,
+	err = c.query(ctx, `SELECT s.row_id, s.pos, s.sub, s.elem, s.role, s.kind, s.tool_name, s.covered_by, s.cause,
+		s.raw, s.active,
 		e.ref, e.tokens, e.state, e.first_turn, b.size
 		FROM snap_rows s LEFT JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem LEFT JOIN blob b ON b.hash = s.raw
 		WHERE s.ledger_id = ? AND s.epoch = ? ORDER BY s.pos, s.sub, s.row_id`, func(r *row) error {
-		v := session.RowView{RowID: r.num(0), Pos: r.num(1), Sub: int32(r.num(2)), Elem: r.num(3), Role: r.text(4), Kind: r.text(5), Tool: r.text(6),
-			CoveredBy: r.text(7), Cause: r.text(8), Hash: r.hash(9).String(), Ref: refName(r.num(11)), Tokens: usage.Tokens(r.num(12)),
-			State: session.ElemState(r.text(13)), FirstTurn: r.num(14), Bytes: r.num(15)}
+		v := session.RowView{RowID: r.num(0), Pos: r.num(1), Sub: int32(r.num(2)), Elem: r.num(3), Role: r.text(4),
+			Kind: r.text(5), Tool: r.text(6),
+			CoveredBy: r.text(7), Cause: r.text(8), Hash: r.hash(9).String(), Ref: refName(r.num(11)),
+			Tokens: usage.Tokens(r.num(12)),
+			State:  session.ElemState(r.text(13)), FirstTurn: r.num(14), Bytes: r.num(15)}
 		if v.Sub > 0 {
 			v.Tokens, v.Bytes = 0, 0 // an element is counted once, on its first row
 		}
@@ -52,8 +55,10 @@ func rowViews(ctx context.Context, c *conn, h *session.Head) (out []session.RowV
 func elementViews(ctx context.Context, c *conn, h *session.Head) (out []session.RowView, err error) {
 	err = c.query(ctx, `SELECT e.n, e.role, e.kind, e.ref, e.tokens, e.state, e.first_turn, e.blob, b.size
 		FROM element e LEFT JOIN blob b ON b.hash = e.blob WHERE e.ledger_id = ? ORDER BY e.n`, func(r *row) error {
-		out = append(out, session.RowView{Pos: r.num(0), Elem: r.num(0), Role: r.text(1), Kind: r.text(2), Ref: refName(r.num(3)),
-			Tokens: usage.Tokens(r.num(4)), State: session.ElemState(r.text(5)), FirstTurn: r.num(6), Hash: r.hash(7).String(), Bytes: r.num(8)})
+		out = append(out, session.RowView{Pos: r.num(0), Elem: r.num(0), Role: r.text(1), Kind: r.text(2),
+			Ref:    refName(r.num(3)),
+			Tokens: usage.Tokens(r.num(4)), State: session.ElemState(r.text(5)), FirstTurn: r.num(6),
+			Hash: r.hash(7).String(), Bytes: r.num(8)})
 		return nil
 	}, h.Ledger)
 	return out, err
@@ -70,7 +75,8 @@ func refName(n int64) string {
 // Coverage returns which positions of a session are live and which a block
 // covers, with the checkpoints still kept.
 func (d *DB) Coverage(ctx context.Context, ledger string) (v session.CoverageView, err error) {
-	v = session.CoverageView{Spans: []session.SpanView{}, Live: []session.IntervalView{}, Checkpoints: []session.CheckpointView{}, KV: []session.KVView{}}
+	v = session.CoverageView{Spans: []session.SpanView{}, Live: []session.IntervalView{},
+		Checkpoints: []session.CheckpointView{}, KV: []session.KVView{}}
 	err = d.view(ctx, "coverage", func(ctx context.Context, c *conn) error {
 		h, err := head(ctx, c, ledger)
 		if err != nil {
@@ -91,7 +97,8 @@ func (d *DB) Coverage(ctx context.Context, ledger string) (v session.CoverageVie
 
 // liveRuns joins neighbouring live positions into intervals.
 func liveRuns(ctx context.Context, c *conn, h *session.Head, v *session.CoverageView) error {
-	return c.query(ctx, `SELECT s.pos, max(e.tokens) FROM snap_rows s JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem
+	return c.query(ctx, `SELECT s.pos,
+		max(e.tokens) FROM snap_rows s JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem
 		WHERE s.ledger_id = ? AND s.active = 1 GROUP BY s.pos ORDER BY s.pos`, func(r *row) error {
 		pos, tok := r.num(0), usage.Tokens(r.num(1))
 		v.TokensTotal += tok
@@ -110,7 +117,8 @@ func checkpoints(ctx context.Context, c *conn, h *session.Head, v *session.Cover
 		if err != nil {
 			return err
 		}
-		v.Checkpoints = append(v.Checkpoints, session.CheckpointView{Seq: k.Seq, Pos: k.PosHi, Reason: k.Reason, At: k.CreatedAt})
+		v.Checkpoints = append(v.Checkpoints, session.CheckpointView{Seq: k.Seq, Pos: k.PosHi, Reason: k.Reason,
+			At: k.CreatedAt})
 		if k.Seq == h.HeadSeq {
 			v.PosHi, v.Spans = k.PosHi, spans(k.Meta.Coverage)
 		}
@@ -122,7 +130,8 @@ func spans(cover []session.Cover) []session.SpanView {
 	out := []session.SpanView{}
 	for _, cv := range cover {
 		for _, iv := range cv.Intervals {
-			out = append(out, session.SpanView{Block: cv.Block, From: iv[0], To: iv[1], Anchor: cv.Anchor, Children: cv.Children})
+			out = append(out, session.SpanView{Block: cv.Block, From: iv[0], To: iv[1], Anchor: cv.Anchor,
+				Children: cv.Children})
 		}
 	}
 	return out

@@ -50,7 +50,8 @@ func turnView(r *row) (session.TurnView, error) {
 	if err != nil {
 		return session.TurnView{}, err
 	}
-	v := session.TurnView{ID: t.ID, Session: t.Ledger, At: t.At, Model: t.Model, Route: t.Route, Home: t.Home, Path: t.Path, Gate: t.Gate,
+	v := session.TurnView{ID: t.ID, Session: t.Ledger, At: t.At, Model: t.Model, Route: t.Route, Home: t.Home,
+		Path: t.Path, Gate: t.Gate,
 		WireIn: t.WireIn, WireOut: t.WireOut, Bytes: session.TurnBytes{In: t.BytesIn, Out: t.BytesOut}, Kept: t.Kept,
 		Usage: usage.Usage{Source: usage.Estimate}, Fold: []string{}}
 	if done := t.Done; done != nil {

@@ -2,14 +2,13 @@ package ledger
 
 import (
 	"context"
-	"os"
 	"sync/atomic"
 	"time"
 )
 
 // walBytes is how large the WAL may grow before it is written back while
-// traffic goes on; at idle it is written back anyway. 4 MiB is some 70 normal
-// turns: rare enough, and quick enough to copy.
+// traffic goes on (less under a small budget); at idle it is written back
+// anyway. 4 MiB is some 60 normal turns: rare enough, and quick enough to copy.
 const walBytes = 4 << 20
 
 // idleAfter is how long nothing must have been written for the file to count
@@ -35,7 +34,8 @@ func startKeeper(ctx context.Context, d *DB) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), ask: make(chan chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), ask: make(chan chan struct{}), quit: make(chan struct{}),
+		done: make(chan struct{})}
 	go k.run()
 	return k, nil
 }
@@ -66,7 +66,7 @@ func (k *keeper) run() {
 			return
 		case <-k.wake:
 			idle.Reset(idleAfter)
-			if k.writes.Load()-since < walWrites || k.walSize() < walBytes {
+			if k.writes.Load()-since < walWrites || k.db.walSize() < k.db.walPart()/2 {
 				continue
 			}
 		case <-idle.C:
@@ -97,14 +97,6 @@ func (k *keeper) now() {
 // keeps its size when it starts over, so its size alone does not tell.
 const walWrites = 32
 
-func (k *keeper) walSize() int64 {
-	info, err := os.Stat(k.db.path + "-wal")
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
 // writeBack copies the WAL into the file. The first write after a complete one
 // starts the WAL over and syncs its header: that write is made here, so that no
 // turn pays for it. A failure leaves the WAL as it is, and the next round or
@@ -122,7 +114,8 @@ func (k *keeper) writeBack() {
 	k.db.mu.Lock()
 	defer k.db.mu.Unlock()
 	if k.db.w != nil {
-		_, _ = k.db.w.exec(ctx, "INSERT INTO setting (key, val) VALUES ('wal', x'') ON CONFLICT DO UPDATE SET val = excluded.val")
+		_, _ = k.db.w.exec(ctx,
+			"INSERT INTO setting (key, val) VALUES ('wal', x'') ON CONFLICT DO UPDATE SET val = excluded.val")
 	}
 }
 

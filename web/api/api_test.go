@@ -330,14 +330,14 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("first line %q", l)
 	}
 	a.Hub.Publish("degrade", session.DegradeView{ID: 3, Gate: "R1"})
-	do(h, "PUT", "/hf/v1/rollout", `{"mode":"off"}`)
+	a.Hub.Publish("rollout", RolloutStatus{Mode: config.Off, Percent: 100})
 	a.Hub.Close()
 	rest, err := io.ReadAll(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := string(rest)
-	for _, want := range []string{"\nevent: degrade\ndata: {\"id\":3,", "event: rollout\ndata: {\"mode\":\"off\",\"percent\":100}\n\n", ended} {
+	for _, want := range []string{"\nevent: degrade\ndata: {\"id\":3,", "\n\nevent: rollout\ndata: {\"mode\":\"off\",\"percent\":100,", ended} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
 		}

@@ -88,12 +88,10 @@ func (a *API) putRollout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c, _, _ := a.Settings.Config()
-	now := struct {
+	return writeJSON(w, struct {
 		Mode    config.RolloutMode `json:"mode"`
 		Percent float64            `json:"percent"`
-	}{c.Rollout.Mode, c.Rollout.Percent}
-	a.Hub.Publish("rollout", now)
-	return writeJSON(w, now)
+	}{c.Rollout.Mode, c.Rollout.Percent})
 }
 
 func (a *API) putBypass(w http.ResponseWriter, r *http.Request) error {

@@ -37,7 +37,7 @@ type Traffic struct {
 	Folded       int64            `json:"folded"`
 	Skipped      map[string]int64 `json:"skipped"` // by home, calls that went out verbatim or aside
 	InFlight     int64            `json:"in_flight"`
-	FailedRecent int64            `json:"failed_recent"` // in the last hour
+	FailedRecent int64            `json:"failed_recent"` // in the last ten minutes
 }
 
 // ChainStatus is the health of the chain.

@@ -97,7 +97,8 @@ func testEdits(t *testing.T, l session.Ledger) {
 	ctx := context.Background()
 	s := NewScript("edits")
 	play(t, l, s, 4)
-	for _, c := range []*session.Commit{s.Replace(l.NextTurn(), 2), s.Prune(l.NextTurn(), 3), s.Rewind(l.NextTurn(), 2), s.Turn(l.NextTurn())} {
+	for _, c := range []*session.Commit{s.Replace(l.NextTurn(), 2), s.Prune(l.NextTurn(), 3), s.Rewind(l.NextTurn(),
+		2), s.Turn(l.NextTurn())} {
 		must(t, l.Commit(ctx, c))
 	}
 	st := same(t, l, s)
@@ -125,7 +126,8 @@ func testReactivate(t *testing.T, l session.Ledger) {
 	if e.N != back.N || e.State != session.Rewound || len(rows) != 1 || rows[0].Elem != e.N || rows[0].Active {
 		t.Fatalf("found %+v with rows %+v", e, rows)
 	}
-	if _, _, err := l.FindRewound(ctx, s.State.Head.Ledger, s.State.Head.Epoch, back.Key, back.N); !errors.Is(err, session.ErrUnknown) {
+	if _, _, err := l.FindRewound(ctx, s.State.Head.Ledger, s.State.Head.Epoch, back.Key, back.N); !errors.Is(err,
+		session.ErrUnknown) {
 		t.Fatalf("behind another element: %v, want unknown", err)
 	}
 	s.Msgs = all
@@ -178,7 +180,8 @@ func testLists(t *testing.T, l session.Ledger) {
 		if d := diffAt(got.AllFields, w.AllFields); d != "" {
 			t.Fatalf("turn %d: fields %s", id, d)
 		}
-		if !bytes.Equal(got.Skeleton, w.Skeleton) || got.InHash != w.InHash || got.World != w.World || !got.Kept || got.Why != "" || got.Done != nil {
+		if !bytes.Equal(got.Skeleton,
+			w.Skeleton) || got.InHash != w.InHash || got.World != w.World || !got.Kept || got.Why != "" || got.Done != nil {
 			t.Fatalf("turn %d: %+v", id, got)
 		}
 	}
@@ -188,7 +191,8 @@ func testMedia(t *testing.T, l session.Ledger) {
 	s := NewScript("media")
 	play(t, l, s, 1)
 	standard := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("picture", 400)))
-	for _, payload := range []string{standard, standard[:len(standard)-3] + "\\/=", base64.URLEncoding.EncodeToString(bytes.Repeat([]byte{0xfb, 0xff}, 999)), standard[:2001], ""} {
+	for _, payload := range []string{standard, standard[:len(standard)-3] + "\\/=",
+		base64.URLEncoding.EncodeToString(bytes.Repeat([]byte{0xfb, 0xff}, 999)), standard[:2001], ""} {
 		s.Attach(payload, standard)
 		must(t, l.Commit(context.Background(), s.Plan(l.NextTurn())))
 	}

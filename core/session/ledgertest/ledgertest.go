@@ -21,10 +21,14 @@ func Run(t *testing.T, open func(t *testing.T) session.Ledger) {
 		test func(*testing.T, session.Ledger)
 	}{
 		{"commit", testCommit}, {"stale", testStale}, {"known cause", testKnownCause}, {"full", testFull}, {"dangling blob", testDangling},
-		{"edits", testEdits}, {"reactivate", testReactivate}, {"reblob", testReblob}, {"lists", testLists}, {"media", testMedia},
-		{"finish", testFinish}, {"finish sets the session", testFinishHead}, {"record", testRecord}, {"in flight", testInFlight},
-		{"restamp", testRestamp}, {"restamp stale", testRestampStale}, {"restamp needed stays", testNeedsRestamp}, {"without rows", testWithoutRows},
-		{"heads", testHeads}, {"unsigned", testUnsigned}, {"unknown", testUnknown}, {"settings", testSettings}, {"degrade", testDegrade},
+		{"edits", testEdits}, {"reactivate", testReactivate}, {"reblob", testReblob}, {"lists", testLists},
+		{"media", testMedia},
+		{"finish", testFinish}, {"finish sets the session", testFinishHead}, {"record", testRecord},
+		{"in flight", testInFlight},
+		{"restamp", testRestamp}, {"restamp archives", testRestampRemoved}, {"restamp stale", testRestampStale}, {"restamp needed stays", testNeedsRestamp},
+		{"without rows", testWithoutRows},
+		{"heads", testHeads}, {"unsigned", testUnsigned}, {"unknown", testUnknown}, {"settings", testSettings},
+		{"degrade", testDegrade},
 		{"together", testTogether},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })

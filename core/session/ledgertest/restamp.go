@@ -52,6 +52,23 @@ func testRestamp(t *testing.T, l session.Ledger) {
 	same(t, l, s)
 }
 
+// testRestampRemoved: what the client had removed is archived with its rows.
+func testRestampRemoved(t *testing.T, l session.Ledger) {
+	ctx := context.Background()
+	s := NewScript("restamp removed")
+	play(t, l, s, 3)
+	n := s.State.List[1].N
+	must(t, l.Commit(ctx, s.Prune(l.NextTurn(), 1)))
+	if e, err := l.Elements(ctx, s.State.Head.Ledger, []int64{n}); err != nil || e[0].State != session.Removed {
+		t.Fatalf("pruned element: %+v, %v", e, err)
+	}
+	must(t, l.Restamp(ctx, restampPlan(t, l, s)))
+	same(t, l, s)
+	if e, err := l.Elements(ctx, s.State.Head.Ledger, []int64{n}); err != nil || e[0].State != session.Archived {
+		t.Fatalf("after the re-stamp: %+v, %v", e, err)
+	}
+}
+
 func testRestampStale(t *testing.T, l session.Ledger) {
 	ctx := context.Background()
 	s := NewScript("restamp stale")

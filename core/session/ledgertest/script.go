@@ -39,10 +39,13 @@ func NewScript(name string) *Script {
 	k := fold.NewState()
 	b, kernel := k.Seal()
 	sum := content.Of([]byte(name))
-	return &Script{Rows: true, now: 1_700_000_000_000, seed: binary.LittleEndian.Uint64(sum[:]), known: map[content.ID][]byte{},
+	return &Script{Rows: true, now: 1_700_000_000_000, seed: binary.LittleEndian.Uint64(sum[:]),
+		known: map[content.ID][]byte{},
 		State: &session.State{Kernel: k, Repeats: map[chat.CanonID]int32{}, Head: session.Head{
-			Ledger: "l_" + name, World: session.World{Signal: "x-claude-code-session-id", SessRaw: "raw-" + name, Lane: session.MainLane},
-			Mode: session.Degraded, Structure: b, Sum: kernel, Bucket: 4711, Member: true, NextRow: 1, NextElem: 1, NextRef: 1, NextBlock: 1}}}
+			Ledger: "l_" + name, World: session.World{Signal: "x-claude-code-session-id", SessRaw: "raw-" + name,
+				Lane: session.MainLane},
+			Mode: session.Degraded, Structure: b, Sum: kernel, Bucket: 4711, Member: true, NextRow: 1, NextElem: 1,
+			NextRef: 1, NextBlock: 1}}}
 }
 
 // Clone returns a script that goes on by itself from the same state.
@@ -138,7 +141,8 @@ func (s *Script) next() {
 }
 
 func (s *Script) words(n int) string {
-	words := [...]string{"read", "file", "error", "test", "func", "return", "value", "ledger", "byte", "turn", "commit", "prefix", "model", "tool"}
+	words := [...]string{"read", "file", "error", "test", "func", "return", "value", "ledger", "byte", "turn",
+		"commit", "prefix", "model", "tool"}
 	out := make([]byte, 0, 7*n)
 	for range n {
 		out = append(append(out, words[s.rnd.IntN(len(words))]...), ' ')
@@ -178,10 +182,14 @@ func (s *Script) Plan(id int64) *session.Commit {
 	fields := s.frame()
 	create := s.State.Head.ListTurn == 0
 	al := session.Align(keysOf(s.State.List), keys)
-	p := session.MakePlan(s.State, create, &al, &session.Inbound{Now: s.now, Keys: keys, Raws: raws, Messages: s.Msgs, PrevFields: s.fields, Returning: s.Returning,
-		Rows: s.Rows, FrameSig: keys[0][:8], Model: "model-1", Wire: "anthropic", Tools: true, Window: 200_000, Title: "a script", Route: session.RouteShadow,
-		Turn: session.Turn{ID: id, At: s.now, Home: session.HomeShadow, Model: "model-1", Route: "anthropic", WireIn: "anthropic", WireOut: "anthropic",
-			Path: session.PathFull, Stream: true, BytesIn: 1000, BytesOut: 1000, InHash: content.Of(fmt.Append(nil, "in", id)), OutHash: content.Of(fmt.Append(nil, "out", id)),
+	p := session.MakePlan(s.State, create, &al, &session.Inbound{Now: s.now, Keys: keys, Raws: raws, Messages: s.Msgs,
+		PrevFields: s.fields, Returning: s.Returning,
+		Rows: s.Rows, FrameSig: keys[0][:8], Model: "model-1", Wire: "anthropic", Tools: true, Window: 200_000,
+		Title: "a script", Route: session.RouteShadow,
+		Turn: session.Turn{ID: id, At: s.now, Home: session.HomeShadow, Model: "model-1", Route: "anthropic",
+			WireIn: "anthropic", WireOut: "anthropic",
+			Path: session.PathFull, Stream: true, BytesIn: 1000, BytesOut: 1000, InHash: content.Of(fmt.Append(nil, "in",
+				id)), OutHash: content.Of(fmt.Append(nil, "out", id)),
 			Skeleton: []byte(`{"model":"model-1","max_tokens":32000,"stream":true,"metadata":{"user_id":"u"},"messages":[` + s.words(20) + `],"temperature":1}`), AllFields: fields}})
 	p.Commit.Blobs = append(p.Commit.Blobs, s.frameBlobs(fields)...)
 	s.fields, s.Returning = fields, nil

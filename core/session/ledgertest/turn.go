@@ -13,10 +13,14 @@ import (
 // doneOf is a finished turn with every figure set.
 func doneOf(id int64, ledger string) *session.TurnDone {
 	reply := []byte("event: message_stop\ndata: {}\n\n")
-	return &session.TurnDone{ID: id, Ledger: ledger, FinishedAt: 1_700_000_500_000, Status: 200, Truncated: true, Error: "cut", Model: "model-1-0101", StopReason: "end_turn",
-		Usage: usage.Usage{Input: 10, Cached: 200, CacheWrite: 30, Output: 4, Source: usage.Exact}, Reported: true, CostMicros: 1234, Priced: true, Rounds: 1,
-		Ms:       session.StageTimes{Identify: 0.1, Decode: 0.2, Rewrite: 0.3, Apply: 0.4, Encode: 0.5, UpstreamFirst: 600, Stream: 7000},
-		BytesOut: 1001, PrefixSame: 900, Change: &session.FirstChange{Offset: 900, JSONPath: "messages[3]", Old: "a", New: "b", Cause: "edit", By: "client"},
+	return &session.TurnDone{ID: id, Ledger: ledger, FinishedAt: 1_700_000_500_000, Status: 200, Truncated: true,
+		Error: "cut", Model: "model-1-0101", StopReason: "end_turn",
+		Usage: usage.Usage{Input: 10, Cached: 200, CacheWrite: 30, Output: 4, Source: usage.Exact}, Reported: true,
+		CostMicros: 1234, Priced: true, Rounds: 1,
+		Ms: session.StageTimes{Identify: 0.1, Decode: 0.2, Rewrite: 0.3, Apply: 0.4, Encode: 0.5,
+			UpstreamFirst: 600, Stream: 7000},
+		BytesOut: 1001, PrefixSame: 900, Change: &session.FirstChange{Offset: 900, JSONPath: "messages[3]", Old: "a",
+			New: "b", Cause: "edit", By: "client"},
 		Verdict: session.ByteEqual, Response: reply, ResponseType: "text/event-stream", ResponseEncoding: "gzip",
 		ResponseHash: content.Of(reply), ResponseBytes: int64(len(reply)), Marks: []byte{1, 2}}
 }
@@ -41,7 +45,8 @@ func testFinish(t *testing.T, l session.Ledger) {
 	}
 	st, err := l.Load(ctx, c.Head.Ledger)
 	must(t, err)
-	if got, want := st.Head.Totals, (session.Totals{Turns: 1, Input: 10, Cached: 200, CacheWrite: 30, Output: 4, BytesIn: c.Turn.BytesIn, BytesOut: 1001, CostMicros: 1234}); got != want {
+	if got, want := st.Head.Totals, (session.Totals{Turns: 1, Input: 10, Cached: 200, CacheWrite: 30, Output: 4,
+		BytesIn: c.Turn.BytesIn, BytesOut: 1001, CostMicros: 1234}); got != want {
 		t.Fatalf("totals %+v, want %+v", got, want)
 	}
 	wantErr(t, l.Finish(ctx, doneOf(c.Turn.ID+1000, c.Head.Ledger)), session.ErrUnknown)
@@ -56,7 +61,8 @@ func testFinishHead(t *testing.T, l session.Ledger) {
 	must(t, l.Commit(ctx, c))
 	done := doneOf(c.Turn.ID, c.Head.Ledger)
 	gate, need := "R3", "tripwire"
-	done.LastGate, done.NeedsRestamp, done.Breaker = &gate, &need, &session.Breaker{State: session.BreakerOpen, Until: 99, OpenTurns: 20, Recent: 5}
+	done.LastGate, done.NeedsRestamp, done.Breaker = &gate, &need, &session.Breaker{State: session.BreakerOpen,
+		Until: 99, OpenTurns: 20, Recent: 5}
 	done.Reported, done.Priced = false, false
 	must(t, l.Finish(ctx, done))
 	hs, err := l.Heads(ctx, c.Head.World)
@@ -78,8 +84,10 @@ func testFinishHead(t *testing.T, l session.Ledger) {
 func testRecord(t *testing.T, l session.Ledger) {
 	ctx := context.Background()
 	id := l.NextTurn()
-	side := session.Turn{ID: id, World: session.World{Signal: "s", SessRaw: "r", Lane: "main"}, At: 5, Home: session.HomeSide, Path: session.PathVerbatim,
-		Model: "m", Route: "anthropic", WireIn: "anthropic", WireOut: "anthropic", BytesIn: 7, BytesOut: 7, InHash: content.Of([]byte("in")), OutHash: content.Of([]byte("in"))}
+	side := session.Turn{ID: id, World: session.World{Signal: "s", SessRaw: "r", Lane: "main"}, At: 5,
+		Home: session.HomeSide, Path: session.PathVerbatim,
+		Model: "m", Route: "anthropic", WireIn: "anthropic", WireOut: "anthropic", BytesIn: 7, BytesOut: 7,
+		InHash: content.Of([]byte("in")), OutHash: content.Of([]byte("in"))}
 	must(t, l.Record(ctx, side))
 	done := doneOf(id, "")
 	done.Response, done.ResponseWhy, done.Marks = nil, "too large", nil
@@ -143,9 +151,11 @@ func testSettings(t *testing.T, l session.Ledger) {
 
 func testDegrade(t *testing.T, l session.Ledger) {
 	ctx := context.Background()
-	a, err := l.Degrade(ctx, session.DegradeView{At: 1, Gate: "R3", Scope: "session", Cause: "sum", Served: session.PathFull})
+	a, err := l.Degrade(ctx, session.DegradeView{At: 1, Gate: "R3", Scope: "session", Cause: "sum",
+		Served: session.PathFull})
 	must(t, err)
-	b, err := l.Degrade(ctx, session.DegradeView{At: 2, Scope: "turn", Cause: "duplicate keys", Served: session.PathVerbatim})
+	b, err := l.Degrade(ctx, session.DegradeView{At: 2, Scope: "turn", Cause: "duplicate keys",
+		Served: session.PathVerbatim})
 	must(t, err)
 	if a <= 0 || b <= a {
 		t.Fatalf("ids %d, %d", a, b)
