@@ -121,8 +121,12 @@ type Event struct {
 func Rewrite(elements []Element, st State, rh Rhythm, lim Limits, u usage.Usage) (view []Item, next State, rhythm Rhythm, events []Event, nudge *Nudge) {
 	lim = lim.filled()
 	rh = rh.Report(u).Book(u, lim.Terms).settle(&st)
-	st, rh, events = survive(elements, st, rh, &lim)
-	rh, nudge = ask(elements, &st, rh, &lim)
-	rh.Sent = lim.Frame + newPicture(elements, &st).size()
-	return View(elements, st), st, rh, events, nudge
+	p := newPicture(elements, &st)
+	next, rh, events = survive(p, rh, &lim)
+	if events != nil {
+		p = newPicture(elements, &next)
+	}
+	rh, nudge = ask(p, rh, &lim)
+	rh.Sent = lim.Frame + p.size()
+	return p.view(), next, rh, events, nudge
 }

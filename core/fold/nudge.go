@@ -63,16 +63,15 @@ type asker struct {
 }
 
 // ask decides whether the model is asked to fold, and for what.
-func ask(elements []Element, st *State, rh Rhythm, lim *Limits) (Rhythm, *Nudge) {
-	count := CountOf(elements, st, rh, lim.Frame).Tokens
+func ask(p *picture, rh Rhythm, lim *Limits) (Rhythm, *Nudge) {
+	count := countOf(p, rh, lim.Frame).Tokens
 	if count < rh.Baseline-lim.Growth {
 		rh.Baseline, rh.Shown, rh.TierShown = count, 0, [2]usage.Tokens{}
 	}
 	a := &asker{rh: rh, lim: lim, count: count, level: lim.level(count)}
-	if held := a.held(st); held != "" {
+	if held := a.held(p.st); held != "" {
 		return rh, &Nudge{Reason: held}
 	}
-	p := newPicture(elements, st)
 	a.c = newChooser(p, lim, 0)
 	a.tails = p.tails()
 	n := a.pick()

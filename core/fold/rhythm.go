@@ -148,7 +148,11 @@ const shrunk = 0.9
 // is an estimate before the first report, and after the client took much of the
 // list away. frame is the estimate of all that is no element.
 func CountOf(elements []Element, st *State, r Rhythm, frame usage.Tokens) Count {
-	now := frame + newPicture(elements, st).size()
+	return countOf(newPicture(elements, st), r, frame)
+}
+
+func countOf(p *picture, r Rhythm, frame usage.Tokens) Count {
+	now := frame + p.size()
 	if r.Used == 0 {
 		return Count{Tokens: now, Estimated: true}
 	}
@@ -169,6 +173,6 @@ func (r Rhythm) scaled(n usage.Tokens) usage.Tokens {
 
 // ahead estimates the request in the making, what came since the last report
 // included. Survival is decided on it; a nudge is not.
-func ahead(elements []Element, st *State, r Rhythm, frame usage.Tokens) usage.Tokens {
-	return r.scaled(frame + newPicture(elements, st).size())
+func ahead(p *picture, r Rhythm, frame usage.Tokens) usage.Tokens {
+	return r.scaled(frame + p.size())
 }

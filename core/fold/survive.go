@@ -35,8 +35,8 @@ type survivor struct {
 // tool results are shortened first; if that is not enough, the oldest elements
 // are left out; if it still does not fit, even fresh results are shortened. All
 // of it is stored, so that the prefix does not flip, and nothing is lost.
-func survive(elements []Element, st State, rh Rhythm, lim *Limits) (State, Rhythm, []Event) {
-	count := ahead(elements, &st, rh, lim.Frame)
+func survive(p *picture, rh Rhythm, lim *Limits) (State, Rhythm, []Event) {
+	st, count := *p.st, ahead(p, rh, lim.Frame)
 	mark := lim.at(lim.Emergency)
 	if count < mark && !rh.Overflowed {
 		return st, rh, nil
@@ -47,7 +47,7 @@ func survive(elements []Element, st State, rh Rhythm, lim *Limits) (State, Rhyth
 	}
 	rh.Overflowed = false
 	over := count - goal
-	s := survivor{elems: elements, next: st.changed(), lim: lim, need: over}
+	s := survivor{elems: p.elems, next: st.changed(), lim: lim, need: over}
 	s.shorten(func(g guard) bool { return g == free })
 	s.elide(false)
 	s.elide(true)

@@ -27,7 +27,7 @@ func TestLargestResultsFirst(t *testing.T) {
 	if want := []int64{elementOf(k, 4)}; !slices.Equal(cut, want) {
 		t.Errorf("cut %v, want %v", cut, want)
 	}
-	if n := ahead(k.elems, &k.st, k.rh, 0); n > k.lim.Window*95/100 {
+	if n := ahead(newPicture(k.elems, &k.st), k.rh, 0); n > k.lim.Window*95/100 {
 		t.Errorf("still %d tokens", n)
 	}
 }

@@ -13,19 +13,22 @@ type Item struct {
 // View is what the model sees: the list with each active block's elements
 // replaced by one carrier at the place of the first of them.
 func View(elements []Element, st State) []Item {
-	p := newPicture(elements, &st)
-	overlays := make(map[int64][]Shortened, len(st.Overlays))
-	for _, o := range st.Overlays {
+	return newPicture(elements, &st).view()
+}
+
+func (p *picture) view() []Item {
+	overlays := make(map[int64][]Shortened, len(p.st.Overlays))
+	for _, o := range p.st.Overlays {
 		overlays[o.Elem] = append(overlays[o.Elem], o)
 	}
-	view := make([]Item, 0, len(elements))
-	for i := range elements {
+	view := make([]Item, 0, len(p.elems))
+	for i := range p.elems {
 		if b := p.carrier(i); b != 0 {
 			view = append(view, Item{Block: b})
 			continue
 		}
-		if p.shown(i) {
-			view = append(view, Item{N: elements[i].N, Overlays: overlays[elements[i].N]})
+		if n := p.elems[i].N; p.shown(i) {
+			view = append(view, Item{N: n, Overlays: overlays[n]})
 		}
 	}
 	return view
