@@ -84,10 +84,14 @@ func TestSpliceProperty(t *testing.T) {
 		var items []Item
 		var want [][]byte
 		for n := r.IntN(6); n > 0; n-- {
-			it := Item{Inbound: r.IntN(len(b.Elements)+1) - 1, Raw: []byte(randomValue(r, 1))}
-			raw := it.Raw
+			it := Item{Inbound: r.IntN(len(b.Elements)+1) - 1}
+			var raw []byte
 			if it.Inbound >= 0 {
 				raw = b.Element(it.Inbound)
+			}
+			if it.Inbound < 0 || r.IntN(4) == 0 {
+				it.Raw = []byte(randomValue(r, 1))
+				raw = it.Raw
 			}
 			items, want = append(items, it), append(want, raw)
 		}
