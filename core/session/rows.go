@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"holdfast/core/chat"
 	"holdfast/core/content"
 )
 
@@ -44,9 +45,17 @@ type Flip struct {
 	Active    bool
 	CoveredBy string
 	Cause     string
+	// Overlay is the row's overlay from now on, nil for none.
+	Overlay   []byte
 	ChangedCk int64
 	StateSum  Sum
 }
+
+// CarrierSub is the sub of a carrier: in front of the element at its place.
+const CarrierSub = -1
+
+// KindCarrier is the kind of a carrier's row.
+const KindCarrier chat.Kind = "carrier"
 
 // BirthSum is the checksum of the birth columns, length-prefixed in the order
 // of the table. Ledger is part of it, so a row moved to another is caught.

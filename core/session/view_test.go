@@ -8,6 +8,7 @@ import (
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
+	"holdfast/core/fold"
 )
 
 // rowsNamed makes live rows from words: an element number, "-" behind it when
@@ -65,7 +66,7 @@ func TestSnapshotView(t *testing.T) {
 
 func TestFullViewIsTheInboundList(t *testing.T) {
 	want := []ViewItem{{Inbound: 0, Elem: 4}, {Inbound: 1, Elem: 2}}
-	if got := FullView(listNamed("4 2")); !reflect.DeepEqual(got, want) {
+	if got := FullView(listNamed("4 2"), nil, fold.NewState()); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 }
