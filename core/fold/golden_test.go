@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"holdfast/core/usage"
 )
 
 // A golden is a conversation in words, calls made in it, and what the model is
@@ -75,6 +77,10 @@ func tell(k *talk, tool, args string) string {
 		r, _ := ParseRef(args)
 		k.st, _ = Undo(k.elems, k.st, r.Number)
 		return "(undone)"
+	case "turn":
+		k.turn(usage.Usage{Input: 100, Cached: 5_000, CacheWrite: 19_900, Source: usage.Exact})
+		k.turn(usage.Usage{Input: 100, Cached: 24_900, Source: usage.Exact})
+		return "(two turns)"
 	case "overlay":
 		o := k.st.Overlays[0]
 		text := k.msgs[o.Elem].Parts[o.Core].Text
