@@ -80,17 +80,6 @@ func Patch(b *Body, view []Item, edits []Edit) []byte {
 	return out
 }
 
-// edited appends a stretch of raw with the edits that lie in it, and returns
-// the others.
-func edited(out, raw []byte, in chat.Span, edits []Edit) ([]byte, []Edit) {
-	from := in.Start
-	for len(edits) > 0 && edits[0].End <= in.End {
-		out = append(append(out, raw[from:edits[0].Start]...), edits[0].New...)
-		from, edits = edits[0].End, edits[1:]
-	}
-	return append(out, raw[from:in.End]...), edits
-}
-
 func unchanged(b *Body, view []Item) bool {
 	if len(view) != len(b.Elements) {
 		return false

@@ -3,8 +3,6 @@ package wire
 import (
 	"encoding/json"
 	"errors"
-
-	"holdfast/core/chat"
 )
 
 // Slot is one place of a view that is to be rendered: a carrier where Carrier
@@ -69,12 +67,6 @@ type Outgoing struct {
 	Edits []Edit
 	// Nudged says that the nudge found a place.
 	Nudged bool
-}
-
-// Edit puts New in place of a span of Body.Raw.
-type Edit struct {
-	chat.Span
-	New []byte
 }
 
 // Bytes puts the changes into the body they were made for. Without any the
