@@ -30,8 +30,12 @@ func TestStateRoundTrip(t *testing.T) {
 	}
 }
 
-// TestVersionOneIsRead: states from before there were folds open as they are.
+// TestVersionOneIsRead: states from before there were folds open as they are,
+// and a state without any is still written that way.
 func TestVersionOneIsRead(t *testing.T) {
+	if a, b := NewState(), Arm(NewState(), true, nil); a.Version != 1 || b.Version != StateVersion {
+		t.Errorf("a new state has version %d, an armed one %d", a.Version, b.Version)
+	}
 	text := []byte(`{"v":1,"structure":7}`)
 	s, err := OpenState(text, content.Of(text))
 	if err != nil || s.Structure != 7 {

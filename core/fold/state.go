@@ -9,9 +9,13 @@ import (
 	"holdfast/core/usage"
 )
 
-// StateVersion is the version of the stored kernel state this code writes;
-// version 1 knew no folds and is read.
-const StateVersion = 2
+// StateVersion is the version of the stored kernel state this code writes once
+// anything is folded, marked or armed. Until then it is version 1, which knew
+// nothing of that and is read by older programs too.
+const (
+	StateVersion = 2
+	plainVersion = 1
+)
 
 // State is the part of the kernel's memory that a checkpoint seals. It holds no
 // texts: a block names its body by hash. Every function that changes a State
@@ -93,7 +97,7 @@ type Shortened struct {
 }
 
 // NewState is the state of a conversation in which nothing was folded.
-func NewState() State { return State{Version: StateVersion} }
+func NewState() State { return State{Version: plainVersion} }
 
 // Seal returns the canonical JSON of s and its checksum.
 func (s State) Seal() ([]byte, content.ID) {
