@@ -1,0 +1,9 @@
+package openai
+
+import (
+	"testing"
+
+	"holdfast/core/wire/wiretest"
+)
+
+func TestRenderGolden(t *testing.T) { wiretest.RenderGolden(t, Codec{}) }
