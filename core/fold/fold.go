@@ -37,8 +37,8 @@ type Limits struct {
 // The defaults of the limits a user may set.
 const (
 	DefaultGrowth    usage.Tokens = 50_000
-	DefaultPressure               = 75.0
-	DefaultEmergency              = 95.0
+	DefaultPressure  float64      = 75
+	DefaultEmergency float64      = 95
 )
 
 // usable is the window less the reserve.

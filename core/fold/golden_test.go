@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,13 +12,13 @@ import (
 	"holdfast/core/usage"
 )
 
+var update = flag.Bool("update", false, "write the goldens anew; review the diff")
+
 // A golden is a conversation in words, calls made in it, and what the model is
 // told. Each file of testdata/tools/*.txtar is one call: its first line is the
 // tool, the rest its arguments; the file of the same name with ".out" is the
 // answer. The comment of the archive names the conversation. Calls follow each
 // other in one session.
-//
-// HOLDFAST_GOLDEN=write writes the answers anew.
 func TestGoldens(t *testing.T) {
 	files, err := filepath.Glob("testdata/tools/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -35,7 +36,7 @@ func golden(t *testing.T, file string) {
 	}
 	name, _, _ := strings.Cut(string(ar.Comment), ":")
 	k := stories(t, name)
-	write := os.Getenv("HOLDFAST_GOLDEN") == "write"
+	write := *update
 	want := map[string]string{}
 	for _, f := range ar.Files {
 		want[f.Name] = string(f.Data)

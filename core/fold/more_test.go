@@ -145,13 +145,13 @@ func TestShapes(t *testing.T) {
 			got.Reset()
 			got.WriteString(Paragraph + "\n")
 		}
-		if os.Getenv("HOLDFAST_GOLDEN") == "write" {
+		if *update {
 			ar.Files[i].Data = []byte(got.String())
 		} else if got.String() != string(f.Data) {
 			t.Errorf("%s is\n%swant\n%s", f.Name, got.String(), f.Data)
 		}
 	}
-	if os.Getenv("HOLDFAST_GOLDEN") == "write" {
+	if *update {
 		if err := os.WriteFile(file, txtar.Format(ar), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -41,8 +41,8 @@ const (
 // they are folded again.
 const (
 	minFloor   usage.Tokens = 20_000
-	floorShare              = 0.45
-	tierFactor              = 1.5
+	floorShare float64      = 0.45
+	tierFactor float64      = 1.5
 	// maxNudge is the size of a nudge's text in tokens, ranges and all.
 	maxNudge usage.Tokens = 1_500
 )

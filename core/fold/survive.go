@@ -14,7 +14,7 @@ import (
 // cut to their first and last keepChars characters.
 const (
 	minCut    usage.Tokens = 1_000
-	keepChars              = 2_000
+	keepChars int          = 2_000
 	// relief is how far below the emergency mark it goes, so that the next turn
 	// is not one again; tooLong the part of the count that is kept when the
 	// upstream refused a request the count said would fit.
@@ -112,7 +112,7 @@ func (s *survivor) cutAlready(place, core int) bool {
 func (s *survivor) overlay(c cut) {
 	e := &s.elems[c.place]
 	core := e.Cores[c.core]
-	kept := core.Tokens * 2 * keepChars / usage.Tokens(core.Chars)
+	kept := core.Tokens * usage.Tokens(2*keepChars) / usage.Tokens(core.Chars)
 	saved := core.Tokens - kept - EstimateText(overlayMarker)
 	s.next.Overlays = append(s.next.Overlays, Shortened{Elem: e.N, Core: c.core, Head: keepChars, Tail: keepChars, Saved: saved})
 	s.events = append(s.events, Event{Kind: Overlay, Elems: []int64{e.N}, Keys: []string{e.Key.String()}, Cores: []int{c.core}})
