@@ -313,7 +313,8 @@ const (
 	AddParagraph = "paragraph" // text at the end of the leading system text
 	AddTools     = "tools"     // our tools, behind the client's
 	AddNudge     = "nudge"     // text at the end of the list
-	AddEcho      = "echo"      // private rounds of an earlier turn, JSON
+	AddEcho      = "echo"      // private rounds of element N, at place From of the view
+	AddStrict    = "strict"    // the route takes no neighbours of one role; no bytes
 )
 
 // Turn is the inbound part of a turn row, written by the commit.

@@ -101,14 +101,16 @@ func (r *Row) Intact(ledger string) bool {
 	return r.RowSum == r.BirthSum(ledger) && r.StateSum == r.CurrentSum()
 }
 
-// AggregateOf is the S4 sum over live rows in order.
+// AggregateOf is the S4 sum over the live ones of rows in order.
 func AggregateOf(rows []RowIndex) Aggregate {
 	buf := make([]byte, 0, 16*len(rows))
 	for i := range rows {
-		buf = append(buf, rows[i].StateSum[:]...)
+		if rows[i].Live() {
+			buf = append(buf, rows[i].StateSum[:]...)
+		}
 	}
 	id := content.Of(buf)
-	return Aggregate{Sum: hex.EncodeToString(id[:16]), Count: len(rows)}
+	return Aggregate{Sum: hex.EncodeToString(id[:16]), Count: len(buf) / 16}
 }
 
 type summer struct {

@@ -102,7 +102,7 @@ func TestClosed(t *testing.T) {
 }
 
 func TestViewRuns(t *testing.T) {
-	blob := func(n int64) content.ID { return content.ID{byte(n)} }
+	blob := func(v ViewItem) content.ID { return content.ID{byte(v.Elem)} }
 	view := func(rows, list string) []ViewItem {
 		v, err := SnapshotView(rowsNamed(rows), listNamed(list))
 		if err != nil {
@@ -110,7 +110,7 @@ func TestViewRuns(t *testing.T) {
 		}
 		return v
 	}
-	put := func(n int64) ViewRun { return ViewRun{N: n, Blob: blob(n)} }
+	put := func(n int64) ViewRun { return ViewRun{N: n, Blob: content.ID{byte(n)}} }
 	for _, c := range []struct {
 		rows, list string
 		want       []ViewRun
