@@ -35,7 +35,8 @@ func (c *Chain) degrade(x *Exchange, d session.Decision, evidence string) {
 // ledger that fails leaves on the full path. Either way the bytes are the
 // client's own.
 func (c *Chain) stepDown(x *Exchange, err error) {
-	x.out, x.view, x.failed = x.raw, nil, err
+	x.failed = err
+	c.floor(x)
 	if x.world != nil {
 		x.world.forget()
 	}
@@ -58,6 +59,36 @@ func (c *Chain) stepDown(x *Exchange, err error) {
 		x.home, x.path, _ = session.HomeOf(x.traffic)
 		c.degrade(x, session.Decision{Cause: causeOf(err), Scope: "turn"}, place(err))
 	}
+}
+
+// floor makes the full path's body of what was planned, folds and all: the
+// client's own bytes may be longer than the window by now. Where nothing was
+// planned, or that fails too, those bytes are all there is.
+func (c *Chain) floor(x *Exchange) {
+	x.view, x.out, x.outgoing, x.offers = nil, x.raw, nil, false
+	if x.plan == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("the full path failed", "turn", x.id, "panic", fmt.Sprint(p))
+		}
+	}()
+	next := x.plan.Next
+	view := session.FullView(next.List, next.Meta, next.Kernel)
+	slots, err := c.slots(x.ctx, x, next, view)
+	if err != nil {
+		c.log.Error("the full path failed", "turn", x.id, "err", err)
+		return
+	}
+	add := x.additions(&next.Kernel)
+	add.Nudge = ""
+	out, err := x.codec.Render(x.body, slots, add)
+	if err != nil {
+		c.log.Error("the full path failed", "turn", x.id, "err", err)
+		return
+	}
+	x.view, x.out, x.outgoing, x.offers = view, out.Bytes(x.body), &out, x.committed && len(add.Tools) > 0
 }
 
 func (x *Exchange) stepStorage(c *Chain, se storageError) {

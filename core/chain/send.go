@@ -32,6 +32,9 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 		return
 	}
 	defer resp.Body.Close()
+	if looped := c.looped(ctx, x, resp); looped != nil {
+		resp = looped
+	}
 	stop() // from here on a departure is judged by what has been relayed
 	c.relay(w, x, resp, begun, cancel)
 }
@@ -39,8 +42,7 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 // outbound is the body as it leaves and its headers: the client's compressed
 // bytes while they still say what is sent, plain bytes otherwise.
 func (x *Exchange) outbound() ([]byte, http.Header) {
-	same := len(x.out) == len(x.raw) && (len(x.out) == 0 || &x.out[0] == &x.raw[0])
-	if same {
+	if sameBytes(x.out, x.raw) {
 		return x.arrived, x.r.Header
 	}
 	h := x.r.Header.Clone()
