@@ -28,8 +28,8 @@ func (l *streamLoop) event(raw []byte, ev sse.Event) {
 		l.ending(raw, ev, kind)
 	case !o.Get("index").Absent():
 		l.inside(raw, ev, o, kind)
-	case kind == "" && l.rounds > 0 && !quiet(raw):
-		// a piece of something too long or broken has no place in a later round
+	case kind == "" && (l.rounds > 0 || l.round.held) && !quiet(raw):
+		// what is too long or broken may belong to a call of ours
 	default:
 		l.pass(raw)
 	}

@@ -170,7 +170,7 @@ func (l *streamLoop) say(text string) {
 	if !l.given.Has("role") {
 		delta.Set("role", []byte(`"assistant"`))
 	}
-	delta.Set("content", wire.Quote(l.given.apart(text)))
+	delta.Set("content", wire.Quote(l.given.aside(text)))
 	data := delta.Bytes()
 	l.send(l.head.chunk(data, "null"))
 	l.given.take(wire.ValueOf(data).Obj())
@@ -288,6 +288,12 @@ func (g *given) apart(text string) string {
 		return text
 	}
 	return paragraph + text
+}
+
+// aside is text of our own, apart from all there is.
+func (g *given) aside(text string) string {
+	g.between = g.Text("content") != ""
+	return g.apart(text)
 }
 
 // same are the changes that make a later round's chunk one of the first's: its

@@ -177,7 +177,7 @@ func (l *bodyLoop) Say(text string) []byte {
 }
 
 func (l *bodyLoop) say(text string) {
-	content := slices.Concat([]byte(`{"content":`), wire.Quote(l.given.apart(text)), []byte("}"))
+	content := slices.Concat([]byte(`{"content":`), wire.Quote(l.given.aside(text)), []byte("}"))
 	l.given.take(wire.ValueOf(content).Obj())
 }
 

@@ -116,7 +116,8 @@ func (l *streamLoop) give(e event) {
 		l.usage(e, o)
 	case len(o.Members) > 0:
 		l.edited(e, l.same(o))
-	case l.rounds == 0 || quiet(e):
+	case l.rounds == 0 && !l.round.held || quiet(e):
+		// what is broken off may belong to a call of ours
 		l.pass(e.raw)
 	}
 }

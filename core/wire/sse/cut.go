@@ -100,9 +100,9 @@ func AppendEvent(dst []byte, name string, data []byte) []byte {
 // Whole says whether the bytes of an event end with its blank line.
 func Whole(raw []byte) bool {
 	rest := bytes.TrimSuffix(raw, []byte("\n"))
-	if len(rest) == len(raw) {
-		return bytes.HasSuffix(raw, []byte("\r\r"))
-	}
 	rest = bytes.TrimSuffix(rest, []byte("\r"))
+	if len(rest) == len(raw) {
+		return false
+	}
 	return len(rest) == 0 || rest[len(rest)-1] == '\n' || rest[len(rest)-1] == '\r'
 }
