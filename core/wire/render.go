@@ -84,7 +84,8 @@ type Renderer interface {
 	// Render gives what leaves for a view. The elements of the view must have
 	// passed Codec.Element. It errs with ErrSlot only; without overlays it is
 	// total. The same arguments give the same bytes, and every element before
-	// the first slot that differs, the nudge apart, is rendered as before.
+	// the first slot that differs, the nudge apart, is rendered as before; on a
+	// strict route the last of them may be lengthened.
 	Render(b *Body, view []Slot, add Additions) (Outgoing, error)
 	// Unthink is an assistant element without reasoning, for upstreams that
 	// refuse the reasoning of private rounds; the element itself when it has

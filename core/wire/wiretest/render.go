@@ -197,7 +197,7 @@ func Added(in, out []byte, add wire.Additions) bool {
 			tools[i] = add.Tools[i]
 		}
 		ours := string(bytes.Join(tools, []byte(",")))
-		bare = without(bare, swap{`,` + ours + `]`, `]`}, swap{`[` + ours + `]`, `[]`},
+		bare = without(bare, swap{`,` + ours, ``}, swap{`[` + ours, `[`},
 			swap{`,"tools":[` + ours + `]`, ``}, swap{`[` + ours + `]`, `null`})
 	}
 	if add.Nudge != "" {
@@ -219,7 +219,7 @@ func withoutText(bodies [][]byte, text string) [][]byte {
 	block := `{"type":"text","text":` + quoted + `}`
 	out := without(bodies,
 		swap{`\n\n` + inside, `"`}, swap{quoted, `""`}, swap{quoted, `null`}, // a string lengthened
-		swap{`,` + block, ``}, swap{`[` + block + `]`, `[]`}, // a block more
+		swap{`,` + block, ``}, swap{`[` + block, `[`}, // a block more
 		swap{`,"system":` + quoted, ``}, swap{`,"content":` + quoted, ``}, // a member more
 		swap{`{"role":"system","content":` + quoted + `},`, ``}, // an element more
 		swap{`,{"role":"user","content":` + quoted + `}`, ``})
