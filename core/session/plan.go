@@ -715,7 +715,7 @@ func (p *planner) checkpoint() *Checkpoint {
 		ck.PosHi = rows[len(rows)-1].Pos + 1
 	}
 	ck.Meta = Meta{V: 1, Version: h.Version, Kernel: KernelSeal{h.StructureVersion, h.Sum.String()},
-		Coverage: coverage(rows, &p.plan.Next.Kernel), S4: AggregateOf(rows), Events: p.events}
+		Coverage: CoverageOf(rows, &p.plan.Next.Kernel), S4: AggregateOf(rows), Events: p.events}
 	return &ck
 }
 

@@ -234,9 +234,9 @@ func IndexOf(r *Row) RowIndex {
 	return ix
 }
 
-// coverage tells which places each block in the view covers, in the order of
+// CoverageOf tells which places each block in the view covers, in the order of
 // the carriers. Intervals are half-open.
-func coverage(rows []RowIndex, k *fold.State) (out []Cover) {
+func CoverageOf(rows []RowIndex, k *fold.State) (out []Cover) {
 	at := map[int64]int{}
 	last := int64(0) // block of the row before
 	for i := range rows {
@@ -252,6 +252,11 @@ func coverage(rows []RowIndex, k *fold.State) (out []Cover) {
 		last = ix.Block
 	}
 	return out
+}
+
+// Equal reports whether two blocks cover the same places.
+func (c Cover) Equal(o Cover) bool {
+	return c.Block == o.Block && c.Anchor == o.Anchor && slices.Equal(c.Intervals, o.Intervals) && slices.Equal(c.Children, o.Children)
 }
 
 // cover adds a place; on says that it goes on from the one before.

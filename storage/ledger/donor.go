@@ -40,6 +40,19 @@ func (d *DB) Donors(ctx context.Context, keys []content.ID, limit int) (ledgers 
 	return ledgers, err
 }
 
+// putEcho keeps private rounds. Those of an element that came are no longer
+// waiting for one.
+func putEcho(ctx context.Context, c *conn, ledger string, e session.Echo) error {
+	if e.N != 0 {
+		if _, err := c.exec(ctx, "DELETE FROM echo WHERE ledger_id = ? AND n = 0", ledger); err != nil {
+			return err
+		}
+	}
+	_, err := c.exec(ctx, `INSERT INTO echo (ledger_id, n, rounds) VALUES (?,?,?)
+		ON CONFLICT (ledger_id, n) DO UPDATE SET rounds = excluded.rounds`, ledger, e.N, e.Rounds)
+	return err
+}
+
 // Echoes returns the private rounds of a ledger by element; 0 for those whose
 // element has not come yet.
 func (d *DB) Echoes(ctx context.Context, ledger string) (rounds map[int64][]byte, err error) {

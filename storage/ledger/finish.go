@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"holdfast/core/content"
 	"holdfast/core/session"
 )
 
 const finishTurn = `UPDATE turn SET finished_at = ?, status = ?, truncated = ?, error = ?, reply_model = ?,
 	stop_reason = ?, input = ?, cached = ?, cache_write = ?, output = ?, source = ?, reported = ?, cost_micros = ?,
 	priced = ?, rounds = ?, bytes_out = iif(? > 0, ?, bytes_out), prefix_same = ?, verdict = ?, verdict_why = ?,
-	ms = ?, first_change = ?, reply_type = ?, reply_enc = ?, reply_bytes = ?, reply_hash = ?, reply_why = ?
+	ms = ?, first_change = ?, path = iif(? = '', path, ?), gate = iif(? = '', gate, ?),
+	out_hash = iif(?, in_hash, out_hash), view = iif(?, NULL, view), reply_type = ?, reply_enc = ?, reply_bytes = ?, reply_hash = ?, reply_why = ?
 	WHERE id = ? AND finished_at = 0
 	RETURNING coalesce(signal, (SELECT s.signal FROM session s
 	WHERE s.ledger_id = turn.ledger_id), ''), wire_in, bytes_in, bytes_out`
@@ -20,7 +22,8 @@ const finishTurn = `UPDATE turn SET finished_at = ?, status = ?, truncated = ?, 
 const finishSession = `UPDATE session SET turns = turns + 1, input = input + ?, cached = cached + ?,
 	cache_write = cache_write + ?, output = output + ?, estimated = estimated + ?, bytes_in = bytes_in + ?,
 	bytes_out = bytes_out + ?, cost_micros = cost_micros + ?, unpriced = unpriced + ?, last_seen = max(last_seen, ?),
-	last_gate = coalesce(?, last_gate), breaker = coalesce(?, breaker), needs_restamp = coalesce(?, needs_restamp)
+	last_gate = coalesce(?, last_gate), breaker = coalesce(?, breaker), needs_restamp = coalesce(?, needs_restamp),
+	rhythm = coalesce(?, rhythm)
 	WHERE ledger_id = ?`
 
 // Finish completes a turn row and adds to its session's totals, once: a turn
@@ -82,6 +85,11 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 		}
 		change = string(b)
 	}
+	if t.Plain {
+		if err := releaseView(ctx, c, t.ID); err != nil {
+			return f, false, err
+		}
+	}
 	u := t.Usage
 	found, err = c.one(ctx, finishTurn, func(r *row) error {
 		f = finished{r.text(0), r.text(1), r.num(2), r.num(3)}
@@ -90,8 +98,27 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 		int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output), string(u.Source), bit(t.Reported),
 		t.CostMicros, bit(t.Priced), int64(t.Rounds),
 		t.BytesOut, t.BytesOut, t.PrefixSame, string(t.Verdict), t.VerdictWhy, string(ms), change,
+		string(t.Path), string(t.Path), t.Gate, t.Gate, bit(t.Plain), bit(t.Plain),
 		t.ResponseType, t.ResponseEncoding, t.ResponseBytes, nullHash(t.ResponseHash), why, t.ID)
 	return f, found, err
+}
+
+// releaseView gives up what the view of an unfinished turn holds, which is about
+// to be cleared.
+func releaseView(ctx context.Context, c *conn, id int64) error {
+	var added []content.ID
+	if _, err := c.one(ctx, "SELECT view FROM turn WHERE id = ? AND finished_at = 0", func(r *row) (err error) {
+		added, err = additions(r.bytes(0))
+		return err
+	}, id); err != nil {
+		return err
+	}
+	for _, b := range added {
+		if err := dropBlob(ctx, c, b, 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // joinUnknown tells a turn finished before from one that was never written.
@@ -123,8 +150,14 @@ func addTotals(ctx context.Context, c *conn, t *session.TurnDone, f finished) er
 		need = *t.NeedsRestamp
 	}
 	u := t.Usage
+	if t.Echo != nil {
+		if err := putEcho(ctx, c, t.Ledger, session.Echo{Rounds: t.Echo}); err != nil {
+			return err
+		}
+	}
 	_, err := c.exec(ctx, finishSession, int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output),
 		bit(!t.Reported),
-		f.bytesIn, f.bytesOut, t.CostMicros, bit(!t.Priced), t.FinishedAt, gate, brk, need, t.Ledger)
+		f.bytesIn, f.bytesOut, t.CostMicros, bit(!t.Priced), t.FinishedAt, gate, brk, need,
+		nullBytes(t.Rhythm), t.Ledger)
 	return err
 }
