@@ -65,6 +65,14 @@ func JoinList(values [][]byte) []byte {
 	return slices.Concat([]byte("["), bytes.Join(values, comma), []byte("]"))
 }
 
+// Sound is raw if it is JSON that a provider takes, else nil.
+func Sound(raw []byte) []byte {
+	if Strict(raw) != nil {
+		return nil
+	}
+	return raw
+}
+
 // Growing is a JSON object that a stream sends in pieces. The zero Growing has
 // no members yet.
 type Growing struct{ members []growth }

@@ -178,10 +178,8 @@ func (l *streamLoop) speak() {
 
 // note keeps a reply out of which we took all there was from being empty.
 func (l *streamLoop) note() {
-	if l.round.held || l.rounds > 0 {
-		if !l.given.visible && len(l.said) == 0 {
-			l.said = append(l.said, l.o.Note)
-		}
+	if !l.untouched() && !l.given.visible && len(l.said) == 0 {
+		l.said = append(l.said, l.o.Note)
 	}
 	l.speak()
 }
@@ -262,7 +260,7 @@ func elementOf(content [][]byte) []byte {
 	if len(kept) == 0 {
 		return nil
 	}
-	return slices.Concat([]byte(`{"role":"assistant","content":`), wire.JoinList(kept), []byte("}"))
+	return wire.Sound(slices.Concat([]byte(`{"role":"assistant","content":`), wire.JoinList(kept), []byte("}")))
 }
 
 // arguments are those of a call as they may be sent back: an object.

@@ -28,12 +28,15 @@ func (l *streamLoop) event(raw []byte, ev sse.Event) {
 		l.ending(raw, ev, kind)
 	case !o.Get("index").Absent():
 		l.inside(raw, ev, o, kind)
-	case kind == "" && (l.rounds > 0 || l.round.held) && !quiet(raw):
+	case kind == "" && !l.untouched() && !quiet(raw):
 		// what is too long or broken may belong to a call of ours
 	default:
 		l.pass(raw)
 	}
 }
+
+// untouched says that the reply is still the very one that came.
+func (l *streamLoop) untouched() bool { return l.rounds == 0 && !l.round.held }
 
 // quiet says whether bytes without an event are a comment or nothing.
 func quiet(raw []byte) bool {
@@ -54,7 +57,10 @@ func (l *streamLoop) start(raw []byte, ev sse.Event, o wire.Object) {
 		}
 	}
 	b.as = l.next
-	l.next++
+	if l.untouched() {
+		b.as = o.Get("index").Num()
+	}
+	l.next = b.as + 1
 	l.open++
 	l.moved(raw, ev, o, b.as)
 }
@@ -64,7 +70,7 @@ func (l *streamLoop) start(raw []byte, ev sse.Event, o wire.Object) {
 func (l *streamLoop) inside(raw []byte, ev sse.Event, o wire.Object, kind string) {
 	b := l.round.blocks[o.Get("index").Num()]
 	if b == nil {
-		if l.rounds == 0 && !l.round.held {
+		if l.untouched() {
 			l.pass(raw)
 		}
 		return

@@ -29,6 +29,11 @@ func TestLoopProgram(t *testing.T) {
 	}
 }
 
+func TestLoopRecorded(t *testing.T) {
+	wiretest.LoopRecorded(t, speaker{}, "anthropic-stream", true)
+	wiretest.LoopRecorded(t, speaker{}, "anthropic-final", false)
+}
+
 // speaker is the Messages API as a provider speaks it and as an SDK reads it.
 type speaker struct{ Codec }
 
@@ -263,3 +268,5 @@ func (l *listener) stop(index int) error {
 	l.message.Content[last]["input"] = input
 	return err
 }
+
+func FuzzLoop(f *testing.F) { wiretest.FuzzLoop(f, speaker{}) }

@@ -99,7 +99,8 @@ func sendable(text string) string {
 	return text
 }
 
-// elementOf is the message of what was said and called; nil if that is nothing.
+// elementOf is the message of what was said and called; nil if that is nothing
+// that can be sent.
 func elementOf(said wire.Growing, calls []*call) []byte {
 	var g wire.Growing
 	g.Set("role", []byte(`"assistant"`))
@@ -115,5 +116,5 @@ func elementOf(said wire.Growing, calls []*call) []byte {
 	for _, c := range calls {
 		g.Add("tool_calls", c.bytes())
 	}
-	return g.Bytes()
+	return wire.Sound(g.Bytes())
 }

@@ -197,11 +197,13 @@ func (l *streamLoop) hold(e event, o, choice wire.Object) {
 
 // delta is what the client is to have of a delta, and whether that is another.
 func (l *streamLoop) delta(e event, delta wire.Object) (rest []byte, changed bool) {
+	calls := e.calls
 	rest = delta.Rewrite(func(name string, v wire.Value) []byte {
 		value := v.Bytes()
 		switch {
 		case name == "tool_calls":
-			value = fragments(e.calls, v)
+			value = fragments(calls, v)
+			calls = nil
 		case name == "role" && l.rounds > 0:
 			value = nil
 		case name == "content" && v.Is('"') && l.rounds > 0:
@@ -216,12 +218,12 @@ func (l *streamLoop) delta(e event, delta wire.Object) (rest []byte, changed boo
 }
 
 // fragments are those of the client's calls, with the index the client knows
-// them by; nil if there are none.
+// them by; nil if there are none. A list without calls is left as it is.
 func fragments(calls []*call, v wire.Value) []byte {
-	list, _ := v.List()
 	var kept [][]byte
 	same := true
-	for i, c := range calls {
+	list, _ := v.List()
+	for i, c := range calls[:min(len(calls), len(list))] {
 		o := list[i].Obj()
 		switch index := o.Get("index"); {
 		case c.is == ours:

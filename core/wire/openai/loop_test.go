@@ -28,6 +28,11 @@ func TestLoopProgram(t *testing.T) {
 	}
 }
 
+func TestLoopRecorded(t *testing.T) {
+	wiretest.LoopRecorded(t, speaker{}, "chat-stream", true)
+	wiretest.LoopRecorded(t, speaker{}, "chat-json", false)
+}
+
 // speaker is Chat Completions as a provider speaks it and as an SDK reads it.
 type speaker struct{ Codec }
 
@@ -284,3 +289,5 @@ func (l *listener) element() []byte {
 	out, _ := json.Marshal(m)
 	return out
 }
+
+func FuzzLoop(f *testing.F) { wiretest.FuzzLoop(f, speaker{}) }

@@ -433,3 +433,70 @@ func (p *program) same(what string, want, got []byte) {
 		p.t.Errorf("%s is %s, want %s (%v, %v)", what, got, want, errB, errA)
 	}
 }
+
+// FuzzLoop runs the loop on what fuzzing makes of replies: whatever comes,
+// without tools of ours nothing is changed, and later rounds are never broken.
+func FuzzLoop(f *testing.F, s Speaker) {
+	f.Helper()
+	said := []Said{{Kind: "think", Text: "Hm"}, {Kind: "text", Text: "Fo|ld"}, {Kind: "call", ID: "c1", Name: "hf_|search", Text: `{"a":|1}`}}
+	both := append(slices.Clone(said), Said{Kind: "call", ID: "c2", Name: "Bash", Text: "{}"})
+	for _, stream := range []bool{true, false} {
+		write := s.Body
+		if stream {
+			write = s.Stream
+		}
+		f.Add(write(Spoken{ID: "r1", Output: 1, Said: said}), write(Spoken{ID: "r2", Output: 2, Said: both}), stream, uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, one, two []byte, stream bool, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		pieces := func(left int) int { return 1 + r.IntN(min(left, 50)) }
+		for _, reply := range [][]byte{one, two} {
+			var out bytes.Buffer
+			feed(&out, s.Loop(stream, wire.LoopOptions{Note: note}), reply, pieces)
+			if !bytes.Equal(out.Bytes(), reply) {
+				t.Fatalf("%q became %q", reply, out.Bytes())
+			}
+		}
+		twoRounds(t, s, s.Loop(stream, wire.LoopOptions{Own: OwnTools(), Note: note}), one, two, pieces)
+	})
+}
+
+// twoRounds goes on after anything, as the chain would not.
+func twoRounds(t *testing.T, s Speaker, l wire.Loop, one, two []byte, pieces func(int) int) {
+	t.Helper()
+	var out bytes.Buffer
+	for _, reply := range [][]byte{one, two} {
+		round := feed(&out, l, reply, pieces)
+		for _, element := range [][]byte{round.Element, l.Reply()} {
+			if element != nil && wire.Strict(element) != nil {
+				t.Fatalf("no element: %q", element)
+			}
+		}
+		out.Write(l.Say("And."))
+		l.Next()
+	}
+	out.Write(l.Finish())
+	out.Write(l.Fail("kind", "message"))
+}
+
+// LoopRecorded feeds the response of a golden of the scripted models: without a
+// call of ours a reply is what came, in whatever pieces.
+func LoopRecorded(t *testing.T, s Speaker, golden string, stream bool) {
+	t.Helper()
+	archive, err := txtar.ParseFile(filepath.Join("../../demo/testdata", golden+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply := archive.Files[len(archive.Files)-1].Data
+	for size := range 100 {
+		var out bytes.Buffer
+		l := s.Loop(stream, wire.LoopOptions{Own: OwnTools(), Note: note})
+		round := feed(&out, l, reply, func(int) int { return size + 1 })
+		if !bytes.Equal(out.Bytes(), reply) || round.Cut {
+			t.Errorf("%d bytes at a time: cut is %v\n%s\nof\n%s", size+1, round.Cut, out.Bytes(), reply)
+		}
+		if _, err := s.Element(round.Element); err != nil || !bytes.Equal(round.Element, l.Reply()) {
+			t.Errorf("element %s, reply %s: %v", round.Element, l.Reply(), err)
+		}
+	}
+}
