@@ -56,8 +56,9 @@ type Loop interface {
 	// Feed takes the next bytes of the round and returns the client's.
 	Feed(p []byte) []byte
 	// Close ends the round: its body has ended, or broken off. The bytes go to
-	// the client. If the round has calls of ours, the end of the reply is held
-	// until Next, Finish or Fail.
+	// the client: after the first round they are the end of the reply, so that
+	// the rounds can be stored before the client goes on. If the round has calls
+	// of ours, the end is held until Next, Finish or Fail.
 	Close() ([]byte, Round)
 	// Next begins another round.
 	Next()

@@ -50,7 +50,7 @@ type round struct {
 	content [][]byte
 	own     []wire.Call
 	client  int
-	// held says that a call of ours was seen, so the end waits.
+	// held says that a call of ours was seen.
 	held bool
 	// delta is the data of the message_delta that was held, stop the bytes of
 	// the message_stop.
@@ -92,6 +92,9 @@ func (l *streamLoop) Close() ([]byte, wire.Round) {
 	l.out = l.out[:0]
 	l.cut.Close()
 	r := &l.round
+	if l.rounds > 0 && !r.held {
+		l.end()
+	}
 	element := elementOf(r.content)
 	if r.size > sse.MaxReply {
 		element = nil
@@ -109,23 +112,30 @@ func (l *streamLoop) Next() {
 // Finish ends a reply whose end was held.
 func (l *streamLoop) Finish() []byte {
 	l.out = l.out[:0]
-	l.note()
-	delta := l.round.delta
-	if delta == nil {
-		delta = []byte(`{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null}}`)
+	delta := &l.round.delta
+	if *delta == nil {
+		*delta = []byte(`{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null}}`)
 	}
-	edits := l.counted(delta)
-	inner := wire.ValueOf(delta).Obj().Get("delta").Obj()
-	if reason := stopReason(inner.Get("stop_reason").Str(), l.round.client); reason != "" && inner.Bytes() != nil {
-		edits = append(edits, inner.With("stop_reason", wire.Quote(reason)))
+	inner := wire.ValueOf(*delta).Obj().Get("delta").Obj()
+	if reason := stopReason(inner.Get("stop_reason").Str(), l.round.client); reason != "" && len(inner.Members) > 0 {
+		*delta = wire.Apply(*delta, inner.With("stop_reason", wire.Quote(reason)))
 	}
-	l.send("message_delta", wire.Apply(delta, edits...))
 	if l.round.stop == nil {
-		l.send("message_stop", []byte(`{"type":"message_stop"}`))
-		return l.out
+		l.round.stop = sse.AppendEvent(nil, "message_stop", []byte(`{"type":"message_stop"}`))
 	}
-	l.pass(l.round.stop)
+	l.end()
 	return l.out
+}
+
+// end gives the end that was held.
+func (l *streamLoop) end() {
+	if delta := l.round.delta; delta != nil {
+		l.note()
+		l.send("message_delta", wire.Apply(delta, l.counted(delta)...))
+	}
+	if l.round.stop != nil {
+		l.pass(l.round.stop)
+	}
 }
 
 // stopReason is what a reply that ends with calls of ours says instead: the

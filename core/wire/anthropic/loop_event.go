@@ -136,23 +136,16 @@ func (l *streamLoop) moved(raw []byte, ev sse.Event, o wire.Object, as int64) {
 	l.send(ev.Name, wire.Apply(ev.Data, o.With("index", number(as))))
 }
 
-// ending takes what ends the message; it waits when calls of ours are to be
-// answered first.
+// ending takes what ends the message. It waits for Close after the first round,
+// and when calls of ours are to be answered first.
 func (l *streamLoop) ending(raw []byte, ev sse.Event, kind string) {
 	switch {
-	case l.round.held && kind == "message_delta":
-		l.round.delta = bytes.Clone(ev.Data)
-	case l.round.held:
-		l.round.stop = bytes.Clone(raw)
-	case kind == "message_stop":
+	case l.untouched():
 		l.pass(raw)
+	case kind == "message_delta":
+		l.round.delta = bytes.Clone(ev.Data)
 	default:
-		l.note()
-		if l.rounds == 0 {
-			l.pass(raw)
-			return
-		}
-		l.send(ev.Name, wire.Apply(ev.Data, l.counted(ev.Data)...))
+		l.round.stop = bytes.Clone(raw)
 	}
 }
 

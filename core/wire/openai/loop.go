@@ -49,6 +49,9 @@ type round struct {
 	// and usage the data of those chunks.
 	held          bool
 	finish, usage []byte
+	// end holds the last events of a later round until it is closed.
+	end    []event
+	closed bool
 	// size bounds what is collected.
 	size int
 }
@@ -85,6 +88,10 @@ func (l *streamLoop) Close() ([]byte, wire.Round) {
 	l.settle()
 	l.drain()
 	r := &l.round
+	r.closed = true
+	for _, e := range r.end {
+		l.give(e)
+	}
 	out := wire.Round{Info: r.info, Cut: !r.info.Terminal}
 	for _, c := range r.calls {
 		switch {

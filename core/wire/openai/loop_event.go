@@ -102,8 +102,13 @@ func (l *streamLoop) settle() {
 	}
 }
 
-// give gives the client what it is to have of an event.
+// give gives the client what it is to have of an event. What ends a later round
+// waits for Close.
 func (l *streamLoop) give(e event) {
+	if l.rounds > 0 && l.round.info.Terminal && !l.round.closed {
+		l.round.end = append(l.round.end, event{bytes.Clone(e.raw), bytes.Clone(e.data), e.calls})
+		return
+	}
 	if string(e.data) == done {
 		l.done(e.raw)
 		return

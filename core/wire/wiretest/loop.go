@@ -240,8 +240,15 @@ func (r *loopScript) end() {
 	fmt.Fprintf(&r.told, "  element: %s\n", r.last.Element)
 }
 
-// feed gives a loop one reply in pieces.
+// feed gives a loop one reply in pieces and ends the round.
 func feed(out *bytes.Buffer, l wire.Loop, reply []byte, next func(left int) int) wire.Round {
+	pour(out, l, reply, next)
+	rest, round := l.Close()
+	out.Write(rest)
+	return round
+}
+
+func pour(out *bytes.Buffer, l wire.Loop, reply []byte, next func(left int) int) {
 	for len(reply) > 0 {
 		n := min(next(len(reply)), len(reply))
 		piece := bytes.Clone(reply[:n])
@@ -249,9 +256,6 @@ func feed(out *bytes.Buffer, l wire.Loop, reply []byte, next func(left int) int)
 		clear(piece) // the loop may keep nothing of it
 		reply = reply[n:]
 	}
-	rest, round := l.Close()
-	out.Write(rest)
-	return round
 }
 
 // LoopProgram runs one random reply of several rounds and checks all that a
@@ -287,7 +291,12 @@ func (p *program) run() {
 			reply = p.lineEnds(p.s.Stream(spoken))
 		}
 		p.sent = append(p.sent, reply...)
-		round := feed(&p.out, p.loop, reply, func(left int) int { return 1 + p.r.IntN(min(left, 90)) })
+		pour(&p.out, p.loop, reply, func(left int) int { return 1 + p.r.IntN(min(left, 90)) })
+		if _, err := p.s.Hear(p.stream, p.out.Bytes()); err == nil && len(p.rounds) > 1 {
+			p.t.Errorf("the client has the end before the round is closed")
+		}
+		rest, round := p.loop.Close()
+		p.out.Write(rest)
 		p.round(spoken, round)
 		own, client := spoken.Calls()
 		if own == 0 {
