@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"holdfast/core/chat"
@@ -23,7 +24,7 @@ type Pen interface {
 	// front of all else; ok is false where they have to stand alone.
 	Answer(results []Result) [][]byte
 	Join(next []byte, results []Result) (joined []byte, ok bool)
-	// Shorten shortens results of an element; it errs with ErrSlot.
+	// Shorten shortens results of an element, each once; it errs with ErrSlot.
 	Shorten(elem []byte, overlays []Overlay) ([]byte, error)
 	// Instruct puts the paragraph at the end of the leading system text.
 	Instruct(l *Layout, paragraph string)
@@ -137,18 +138,28 @@ func (c *composer) slot(s *Slot) error {
 		return nil
 	}
 	it := s.Item
-	if len(s.Overlays) > 0 {
-		raw := c.bytes(&it)
-		short, err := c.pen.Shorten(raw, s.Overlays)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(short, raw) {
-			it.Raw = short
-		}
+	if err := c.shorten(&it, s.Overlays); err != nil {
+		return err
 	}
 	c.place(it)
 	return nil
+}
+
+func (c *composer) shorten(it *Item, overlays []Overlay) error {
+	if len(overlays) == 0 {
+		return nil
+	}
+	for i, o := range overlays {
+		if slices.ContainsFunc(overlays[:i], func(p Overlay) bool { return p.Core == o.Core }) {
+			return ErrSlot
+		}
+	}
+	raw := c.bytes(it)
+	short, err := c.pen.Shorten(raw, overlays)
+	if err == nil && !bytes.Equal(short, raw) {
+		it.Raw = short
+	}
+	return err
 }
 
 // place adds an element of the conversation. On a strict route it joins a user
@@ -184,7 +195,7 @@ func (c *composer) carrier(text string) {
 		return
 	}
 	c.answer(nil)
-	if n := c.l.Len() - 1; len(c.carriers) == 0 && c.listens(n) {
+	if n := c.l.Len() - 1; c.listens(n) {
 		c.l.Change(n, c.pen.Append(c.l.Raw(n), text))
 		return
 	}

@@ -101,7 +101,7 @@ func (pen) Join([]byte, []wire.Result) (joined []byte, ok bool) { return nil, fa
 // Shorten shortens the one result that a tool message is.
 func (pen) Shorten(raw []byte, overlays []wire.Overlay) ([]byte, error) {
 	message := wire.ValueOf(raw).Obj()
-	if !isResult(message) || len(overlays) != 1 || overlays[0].Core != 0 {
+	if !isResult(message) || overlays[0].Core != 0 || len(overlays) > 1 {
 		return nil, wire.ErrSlot
 	}
 	return wire.Apply(raw, wire.ShortenResult(message.Get("content"), overlays[0].Shorten)...), nil
@@ -112,15 +112,15 @@ func isResult(message wire.Object) bool {
 	return role == string(chat.Tool) || role == roleFunction
 }
 
-// Instruct lengthens the last leading system message that says anything, or
-// puts one in front.
+// Instruct lengthens the last leading system message that says anything, else
+// the first; without any it puts one in front.
 func (pen) Instruct(l *wire.Layout, paragraph string) {
 	at := -1
 	for i := range l.Len() {
 		if role := l.Role(i); role != chat.System && role != chat.Developer {
 			break
 		}
-		if at < 0 || hasText(l.Raw(i)) || !hasText(l.Raw(at)) {
+		if at < 0 || hasText(l.Raw(i)) {
 			at = i
 		}
 	}
