@@ -135,8 +135,12 @@ func (g *Growing) Set(name string, value []byte) {
 // Text is the text of a string so far.
 func (g *Growing) Text(name string) string {
 	for _, m := range g.members {
-		if m.name == name && m.first == '"' {
+		switch {
+		case m.name != name:
+		case m.first == '"':
 			return string(m.data)
+		case m.first == 0:
+			return ValueOf(m.data).Str()
 		}
 	}
 	return ""

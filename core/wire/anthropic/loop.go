@@ -38,8 +38,9 @@ type streamLoop struct {
 	next, open int64
 	// said waits for the block that is open.
 	said []string
-	// torn says that the last bytes given were not a whole event.
-	torn bool
+	// torn says that the last bytes given were not a whole event, fresh that
+	// none of this round have been given.
+	torn, fresh bool
 }
 
 // round is what one upstream reply has told so far.
@@ -55,9 +56,12 @@ type round struct {
 	// delta is the data of the message_delta that was held, stop the bytes of
 	// the message_stop.
 	delta, stop []byte
-	// size bounds what is collected.
+	// size counts the bytes of the events.
 	size int
 }
+
+// readable bounds what is collected.
+func (r *round) readable() bool { return r.size <= sse.MaxReply }
 
 // block is one that is being sent.
 type block struct {
@@ -78,6 +82,7 @@ func newStreamLoop(o wire.LoopOptions) *streamLoop {
 func (l *streamLoop) begin() {
 	l.round = round{blocks: map[int64]*block{}}
 	l.cut = sse.NewCutter(l.event)
+	l.fresh = true
 }
 
 // Feed takes the next bytes of the round.
@@ -95,9 +100,9 @@ func (l *streamLoop) Close() ([]byte, wire.Round) {
 	if l.rounds > 0 && !r.held {
 		l.end()
 	}
-	element := elementOf(r.content)
-	if r.size > sse.MaxReply {
-		element = nil
+	var element []byte
+	if r.readable() {
+		element = elementOf(r.content)
 	}
 	return l.out, wire.Round{Own: r.own, Client: r.client, Element: element, Info: r.info, Cut: !r.info.Terminal}
 }
@@ -204,9 +209,13 @@ func (l *streamLoop) Ping() []byte {
 // Reply is the message the client has.
 func (l *streamLoop) Reply() []byte { return elementOf(l.given.content) }
 
-// pass gives bytes of the upstream as they came.
+// pass gives bytes of the upstream as they came: they may go on where the last
+// ones of the round left off.
 func (l *streamLoop) pass(raw []byte) {
-	l.mend()
+	if l.fresh {
+		l.mend()
+	}
+	l.fresh = false
 	l.out = append(l.out, raw...)
 	l.torn = !sse.Whole(raw)
 }

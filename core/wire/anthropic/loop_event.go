@@ -75,7 +75,7 @@ func (l *streamLoop) inside(raw []byte, ev sse.Event, o wire.Object, kind string
 		}
 		return
 	}
-	if kind == "content_block_delta" {
+	if kind == "content_block_delta" && l.round.readable() {
 		b.delta(o.Get("delta").Obj())
 	}
 	if !b.own {

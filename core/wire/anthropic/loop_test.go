@@ -269,4 +269,6 @@ func (l *listener) stop(index int) error {
 	return err
 }
 
+func TestLoopTooLong(t *testing.T) { wiretest.LoopTooLong(t, speaker{}) }
+
 func FuzzLoop(f *testing.F) { wiretest.FuzzLoop(f, speaker{}) }

@@ -34,8 +34,9 @@ type streamLoop struct {
 	rounds int
 	// output sums their output tokens.
 	output int64
-	// torn says that the last bytes given were not a whole event.
-	torn bool
+	// torn says that the last bytes given were not a whole event, fresh that
+	// none of this round have been given.
+	torn, fresh bool
 }
 
 // round is what one upstream reply has told so far.
@@ -52,9 +53,12 @@ type round struct {
 	// end holds the last events of a later round until it is closed.
 	end    []event
 	closed bool
-	// size bounds what is collected.
+	// size counts the bytes of the events.
 	size int
 }
+
+// readable bounds what is collected.
+func (r *round) readable() bool { return r.size <= sse.MaxReply }
 
 // event is one event of the stream and the calls it has fragments of.
 type event struct {
@@ -72,6 +76,7 @@ func newStreamLoop(o wire.LoopOptions) *streamLoop {
 func (l *streamLoop) begin() {
 	l.round = round{}
 	l.cut = sse.NewCutter(l.event)
+	l.fresh = true
 }
 
 // Feed takes the next bytes of the round.
@@ -101,7 +106,7 @@ func (l *streamLoop) Close() ([]byte, wire.Round) {
 			out.Own = append(out.Own, c.own())
 		}
 	}
-	if r.size <= sse.MaxReply {
+	if r.readable() {
 		out.Element = elementOf(r.message, r.calls)
 	}
 	return l.out, out
@@ -214,9 +219,13 @@ func (l *streamLoop) Reply() []byte {
 	return elementOf(l.given.Growing, theirsOnly)
 }
 
-// pass gives bytes of the upstream as they came.
+// pass gives bytes of the upstream as they came: they may go on where the last
+// ones of the round left off.
 func (l *streamLoop) pass(raw []byte) {
-	l.mend()
+	if l.fresh {
+		l.mend()
+	}
+	l.fresh = false
 	l.out = append(l.out, raw...)
 	l.torn = !sse.Whole(raw)
 }

@@ -25,28 +25,35 @@ type call struct {
 	lower int64
 	is    owner
 	id    string
-	// rest are its members but function's, function those of function.
-	rest, function wire.Growing
+	// kind is the member that says what is called: function, or custom for a
+	// tool that takes text. None of ours does.
+	kind string
+	// what are the members of that one, rest the others of the call.
+	what, rest wire.Growing
 }
 
-func (c *call) name() string { return c.function.Text("name") }
+func (c *call) name() string { return c.what.Text("name") }
 
 // grow takes a fragment. Some servers say the id, the type and a whole name
 // again with each; no model has a name that is twice the same.
 func (c *call) grow(o wire.Object, own []string) {
-	c.rest.GrowAll(o, "index", "id", "type", "function")
+	c.rest.GrowAll(o, "index", "id", "type", "function", "custom")
 	if id := o.Get("id").Str(); c.id == "" && id != "" {
 		c.id = id
 	}
 	if kind := o.Get("type"); !kind.Absent() {
 		c.rest.Set("type", kind.Bytes())
 	}
-	function := o.Get("function").Obj()
-	if name := c.name(); name != "" && function.Get("name").Str() == name && (c.is == theirs || slices.Contains(own, name)) {
-		c.function.GrowAll(function, "name")
+	c.kind = "function"
+	if !o.Get("custom").Absent() || c.rest.Text("type") == "custom" {
+		c.kind, c.is = "custom", theirs
+	}
+	what := o.Get(c.kind).Obj()
+	if name := c.name(); name != "" && what.Get("name").Str() == name && (c.is == theirs || slices.Contains(own, name)) {
+		c.what.GrowAll(what, "name")
 		return
 	}
-	c.function.GrowAll(function)
+	c.what.GrowAll(what)
 }
 
 // tell decides whose the call is as soon as that is sure: a name that can not
@@ -58,7 +65,7 @@ func (c *call) tell(own []string) {
 	case c.is != unknown || name == "":
 	case !slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, name) }):
 		c.is = theirs
-	case c.function.Text("arguments") != "" && slices.Contains(own, name):
+	case c.what.Text("arguments") != "" && slices.Contains(own, name):
 		c.is = ours
 	}
 }
@@ -75,7 +82,7 @@ func (c *call) settle(own []string) {
 }
 
 func (c *call) own() wire.Call {
-	return wire.Call{ID: c.id, Name: c.name(), Args: []byte(c.function.Text("arguments"))}
+	return wire.Call{ID: c.id, Name: c.name(), Args: []byte(c.what.Text("arguments"))}
 }
 
 // bytes is the whole call as it may be sent back.
@@ -84,8 +91,12 @@ func (c *call) bytes() []byte {
 	g.Set("id", wire.Quote(c.id))
 	g.Set("type", []byte(`"function"`))
 	g.GrowAll(wire.ValueOf(c.rest.Bytes()).Obj())
-	function := wire.ValueOf(c.function.Bytes()).Obj()
-	g.Set("function", function.Set("arguments", wire.Quote(sendable(function.Get("arguments").Str()))))
+	what := c.what.Bytes()
+	if c.kind == "function" {
+		o := wire.ValueOf(what).Obj()
+		what = o.Set("arguments", wire.Quote(sendable(o.Get("arguments").Str())))
+	}
+	g.Set(c.kind, what)
 	return g.Bytes()
 }
 

@@ -57,15 +57,23 @@ func (l *streamLoop) drain() {
 
 // collect takes a delta and returns the call of each of its fragments.
 func (l *streamLoop) collect(delta wire.Object) (calls []*call) {
-	l.round.message.GrowAll(delta, "role", "tool_calls")
+	readable := l.round.readable()
+	if readable {
+		l.round.message.GrowAll(delta, "role", "tool_calls")
+	}
 	fragments, _ := delta.Get("tool_calls").List()
 	for _, v := range fragments {
 		o := v.Obj()
 		c := l.call(o)
-		c.grow(o, l.o.Own)
-		c.tell(l.o.Own)
+		if readable {
+			c.grow(o, l.o.Own)
+			c.tell(l.o.Own)
+		}
 		l.round.held = l.round.held || c.is == ours
 		calls = append(calls, c)
+	}
+	if !readable {
+		l.settle()
 	}
 	return calls
 }
@@ -178,7 +186,7 @@ func (l *streamLoop) chunk(e event, o, choice wire.Object) {
 	if changed {
 		edits = append(edits, choice.With("delta", rest))
 	}
-	l.given.take(wire.ValueOf(rest).Obj())
+	l.take(rest)
 	if finishes {
 		l.note()
 	} else if changed && empty(rest) && o.Get("usage").Absent() {
@@ -187,10 +195,17 @@ func (l *streamLoop) chunk(e event, o, choice wire.Object) {
 	l.edited(e, edits)
 }
 
+// take notes what the client is given of the message.
+func (l *streamLoop) take(delta []byte) {
+	if l.round.readable() {
+		l.given.take(wire.ValueOf(delta).Obj())
+	}
+}
+
 // hold keeps the chunk that would end the round; what else it says is given.
 func (l *streamLoop) hold(e event, o, choice wire.Object) {
 	if rest, _ := l.delta(e, choice.Get("delta").Obj()); !empty(rest) {
-		l.given.take(wire.ValueOf(rest).Obj())
+		l.take(rest)
 		edits := append(l.head.same(o), choice.With("delta", rest), choice.With("finish_reason", []byte("null")))
 		if !o.Get("usage").Absent() {
 			edits = append(edits, o.With("usage", []byte("null")))

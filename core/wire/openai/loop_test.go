@@ -290,4 +290,6 @@ func (l *listener) element() []byte {
 	return out
 }
 
+func TestLoopTooLong(t *testing.T) { wiretest.LoopTooLong(t, speaker{}) }
+
 func FuzzLoop(f *testing.F) { wiretest.FuzzLoop(f, speaker{}) }

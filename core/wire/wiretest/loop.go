@@ -443,6 +443,20 @@ func (p *program) same(what string, want, got []byte) {
 	}
 }
 
+// LoopTooLong feeds more than is read: it passes as it came.
+func LoopTooLong(t *testing.T, s Speaker) {
+	t.Helper()
+	long := Said{Kind: "text", Text: strings.Repeat("x", 17<<20)}
+	spoken := Spoken{ID: "r1", Output: 1, Said: []Said{long, long, {Kind: "call", ID: "c1", Name: "hf_|search_all", Text: "{}"}}}
+	for stream, reply := range map[bool][]byte{true: s.Stream(spoken), false: s.Body(spoken)} {
+		var out bytes.Buffer
+		feed(&out, s.Loop(stream, wire.LoopOptions{Own: OwnTools(), Note: note}), reply, func(int) int { return 32 << 10 })
+		if !bytes.Equal(out.Bytes(), reply) {
+			t.Errorf("%d bytes, stream %v, became %d", len(reply), stream, out.Len())
+		}
+	}
+}
+
 // FuzzLoop runs the loop on what fuzzing makes of replies: whatever comes,
 // without tools of ours nothing is changed, and later rounds are never broken.
 func FuzzLoop(f *testing.F, s Speaker) {
