@@ -78,7 +78,7 @@ func (st *State) meta(n int64) fold.Element { return st.Meta[n] }
 func (p *Plan) Elements() []fold.Element { return p.planner.elements() }
 
 func (p *planner) elements() []fold.Element {
-	if p.rows {
+	if p.rows || p.al == nil && p.st.Red == "" { // a call is decided on what the committed state shows
 		return ofRows(p.plan.Next.Rows, p.meta)
 	}
 	return ofList(p.plan.Next.List, p.meta)

@@ -346,7 +346,9 @@ func (p *planner) reactivate(j int, r Returned) {
 		e.Blob = p.reblob(e.N, p.in.Messages[j])
 	}
 	p.variants(j, e.Blob)
-	p.describe(&e, p.in.Messages[j])
+	if _, known := p.plan.Next.Meta[e.N]; !known {
+		p.describe(&e, p.in.Messages[j])
+	}
 	p.event(fold.Event{Kind: fold.Reactivate, Elems: []int64{e.N}, After: after, Keys: []string{e.Key.String()}})
 	if !p.rows {
 		return
@@ -455,6 +457,13 @@ func (p *planner) move(n int64, s ElemState, prev int64) {
 	c.States[k].State = s
 	if prev >= 0 {
 		c.States[k].Prev = prev
+	}
+	if told && c.States[k].Prev < 0 && s == cmp.Or(p.st.Stands[n], Live) { // back where it was
+		c.States = slices.Delete(c.States, k, k+1)
+		delete(p.moved, n)
+		for ; k < len(c.States); k++ {
+			p.moved[c.States[k].N] = k
+		}
 	}
 	p.stands(n, s)
 }

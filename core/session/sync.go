@@ -48,6 +48,29 @@ func (p *planner) set(ix *RowIndex, s stand) {
 		c.Flips = append(c.Flips, f)
 	}
 	c.Flips[k] = f
+	if told && (s.live || s.block != 0 || s.hidden) {
+		p.unflip(ix)
+	}
+}
+
+// unflip takes back the flip of a row that ends as it was.
+func (p *planner) unflip(ix *RowIndex) {
+	i := slices.IndexFunc(p.st.Rows, func(r RowIndex) bool { return r.Row == ix.Row })
+	if i < 0 || !p.st.Rows[i].stands(ix) {
+		return
+	}
+	ix.StateSum = p.st.Rows[i].StateSum
+	c, k := &p.plan.Commit, p.flipped[ix.Row]
+	c.Flips = slices.Delete(c.Flips, k, k+1)
+	delete(p.flipped, ix.Row)
+	for ; k < len(c.Flips); k++ {
+		p.flipped[c.Flips[k].Row] = k
+	}
+}
+
+// stands reports whether two indexes of one row say the same of the view.
+func (r *RowIndex) stands(o *RowIndex) bool {
+	return r.Block == o.Block && r.Hidden == o.Hidden && r.Overlay == o.Overlay
 }
 
 // drop takes a row out of the view for good.
@@ -146,7 +169,7 @@ func (p *planner) sync(elems []fold.Element, k *fold.State, named map[int64]bool
 // differs reports whether a row has to change.
 func differs(ix *RowIndex, t *target) bool {
 	s := t.of(ix)
-	return ix.Block != s.block || ix.Hidden != s.hidden || ix.Overlay != s.overlay
+	return !ix.stands(&RowIndex{Block: s.block, Hidden: s.hidden, Overlay: s.overlay})
 }
 
 func (p *planner) syncRows(t *target, k *fold.State) {
