@@ -202,13 +202,13 @@ func (c *composer) carrier(text string) {
 	c.carriers = append(c.carriers, text)
 }
 
-// listens says whether the n-th element is one the model reads as input of its
-// turn, the user's or a tool's.
-func (c *composer) listens(n int) bool {
-	if n < 0 {
-		return false
-	}
-	role := c.l.Role(n)
+// listens says whether there is an n-th element that Listens.
+func (c *composer) listens(n int) bool { return n >= 0 && Listens(c.l.Raw(n)) }
+
+// Listens says whether the model reads an element as input of its turn: the
+// user's or a tool's. A nudge has a place only behind such a one.
+func Listens(elem []byte) bool {
+	role := roleOf(elem)
 	return role == chat.User || role == chat.Tool || role == oldTool
 }
 
