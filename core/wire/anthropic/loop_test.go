@@ -227,6 +227,8 @@ func (l *listener) hear(ev sse.Event) error {
 		return json.Unmarshal(e.Usage, &l.message.Usage)
 	case "message_stop":
 		l.over = l.stopped
+	case "error":
+		return wiretest.ErrFailed
 	default:
 		return fmt.Errorf("unknown: %s", ev.Data)
 	}

@@ -222,6 +222,7 @@ type chunk struct {
 		FinishReason string `json:"finish_reason"`
 	}
 	Usage *usageOf
+	Error *struct{ Type, Message string }
 }
 
 func (l *listener) hear(ev sse.Event) error {
@@ -239,7 +240,10 @@ func (l *listener) hear(ev sse.Event) error {
 	if l.id == "" {
 		l.id, l.created = c.ID, c.Created
 	}
-	if c.ID != l.id || c.Created != l.created {
+	switch {
+	case c.Error != nil:
+		return wiretest.ErrFailed
+	case c.ID != l.id || c.Created != l.created:
 		return fmt.Errorf("another reply: %s", ev.Data)
 	}
 	if c.Usage != nil {

@@ -2,6 +2,7 @@ package wiretest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -66,6 +67,10 @@ type Heard struct {
 	Stop          string
 	Input, Output int
 }
+
+// ErrFailed is what a client makes of a reply that was in order until it ended
+// with an error of the wire's own form.
+var ErrFailed = errors.New("the reply failed")
 
 // Speaker writes and reads the replies of one wire.
 type Speaker interface {
@@ -290,6 +295,10 @@ func (p *program) run() {
 		if p.stream {
 			reply = p.lineEnds(p.s.Stream(spoken))
 		}
+		if p.stream && len(p.rounds) > 1 && p.r.IntN(8) == 0 {
+			p.cut(reply[:p.r.IntN(len(reply))])
+			return
+		}
 		p.sent = append(p.sent, reply...)
 		pour(&p.out, p.loop, reply, func(left int) int { return 1 + p.r.IntN(min(left, 90)) })
 		if _, err := p.s.Hear(p.stream, p.out.Bytes()); err == nil && len(p.rounds) > 1 {
@@ -309,6 +318,23 @@ func (p *program) run() {
 		p.loop.Next()
 	}
 	p.client()
+}
+
+// cut breaks a later round off: the client can tell, and nothing hangs over.
+func (p *program) cut(reply []byte) {
+	round := feed(&p.out, p.loop, reply, func(left int) int { return 1 + p.r.IntN(min(left, 90)) })
+	if !round.Cut {
+		return // it had said how it ends
+	}
+	p.out.Write(p.loop.Fail("api_error", "cut"))
+	if _, err := p.s.Hear(true, p.out.Bytes()); err != ErrFailed {
+		p.t.Errorf("cut after %d bytes: %v in\n%s", len(reply), err, p.out.Bytes())
+	}
+	for _, name := range OwnTools() {
+		if bytes.Contains(p.out.Bytes(), []byte(`"name":"`+name+`"`)) {
+			p.t.Errorf("the client sees %s", name)
+		}
+	}
 }
 
 // lineEnds writes a stream as other servers would.
