@@ -45,9 +45,10 @@ type Round struct {
 }
 
 // Loop turns the replies of one or more rounds into one reply. It is fed
-// decoded bytes and never waits; every result is only valid until the next
-// call. The order of calls is (Feed* Close Next)* Feed* Close [Finish | Fail];
-// Say and Ping may be called at any time before the end.
+// decoded bytes and never waits; the bytes it returns are only valid until the
+// next call other than Reply. The order of calls is (Feed* Close Next)* Feed*
+// Close [Finish | Fail]; Say and Ping may be called at any time before the end.
+// A round that was cut ends the reply.
 //
 // A round without calls of ours leaves nothing to be done after Close. As long
 // as there was none at all, what comes out are the very bytes that came in.
@@ -74,8 +75,8 @@ type Loop interface {
 	Say(text string) []byte
 	// Ping keeps a client waiting; nil when the reply is not streamed.
 	Ping() []byte
-	// Reply is the assistant element the client has been given so far, as it
-	// will send it back: without our calls, the rounds run together. Nil when
-	// it has been given nothing.
+	// Reply is the assistant element the client has with all bytes returned so
+	// far, as it will send it back: without our calls, the rounds run together.
+	// Finish may add to it. Nil when it has nothing.
 	Reply() []byte
 }

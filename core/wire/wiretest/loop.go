@@ -81,7 +81,8 @@ type Speaker interface {
 	Body(Spoken) []byte
 	// Whole is the message that a reply is to the model, our calls included.
 	Whole(Spoken) []byte
-	// Hear reads a reply as the strictest client does.
+	// Hear reads a reply as the strictest client does; ErrFailed is one that
+	// ended with an error.
 	Hear(stream bool, reply []byte) (Heard, error)
 }
 
