@@ -66,7 +66,7 @@ func (c *Chain) holder(ctx context.Context, x *Exchange) (*branch, error) {
 	}
 	for _, b := range x.world.branches {
 		if b.st.Head.Ledger == x.next.Head.Ledger {
-			return b, c.describe(ctx, b.st)
+			return b, c.describe(ctx, x, b.st)
 		}
 	}
 	return x.branch, nil // an unsigned fork, whose world is another

@@ -293,7 +293,7 @@ func (b bufferWriter) Header() http.Header { return b.header }
 func (bufferWriter) WriteHeader(int)       {}
 
 // TestCompressedBodies: a compressed body is read, and leaves as the very bytes
-// with its encoding, unless the view changed it: then it leaves plain.
+// with its encoding, unless we changed it: then it leaves plain.
 func TestCompressedBodies(t *testing.T) {
 	g := newRig(t, config.On)
 	var header http.Header
@@ -302,12 +302,18 @@ func TestCompressedBodies(t *testing.T) {
 		k := g.convo("packed " + coding)
 		for range 4 {
 			k.grow()
-			body := pack(t, coding, bytes.NewReader(anthropicBody(k.msgs...)))
+			plain := anthropicBody(k.msgs...)
+			body := pack(t, coding, bytes.NewReader(plain))
 			sent, _ := g.send(anthropicPath, body, sessionHeader, k.id, "Content-Encoding", coding)
+			if !bytes.Equal(sent, plain) || header["Content-Encoding"] != nil {
+				t.Errorf("%s: %d bytes of %d with encoding %q", coding, len(sent), len(plain), header.Get("Content-Encoding"))
+			}
+			g.expect(coding, g.lastTurn(), session.PathSnapshot, session.NoGate)
+			body = pack(t, coding, bytes.NewReader(toolless(plain)))
+			sent, _ = g.send(anthropicPath, body, sessionHeader, k.id+" without tools", "Content-Encoding", coding)
 			if !bytes.Equal(sent, body) || header.Get("Content-Encoding") != coding {
 				t.Errorf("%s: %d bytes of %d with encoding %q", coding, len(sent), len(body), header.Get("Content-Encoding"))
 			}
-			g.expect(coding, g.lastTurn(), session.PathSnapshot, session.NoGate)
 		}
 		whole := k.prune(2)
 		body := pack(t, coding, bytes.NewReader(anthropicBody(k.msgs...)))
@@ -317,6 +323,11 @@ func TestCompressedBodies(t *testing.T) {
 		}
 	}
 	g.verifyAll()
+}
+
+// toolless is a body of anthropicBody that offers no tools.
+func toolless(body []byte) []byte {
+	return bytes.Replace(body, []byte(`"tools":[{"name":"bash","input_schema":{"type":"object"}}],`), nil, 1)
 }
 
 // TestUnknownEncoding passes untouched.

@@ -22,7 +22,7 @@ func (c *Chain) render(x *Exchange) error {
 	if x.path == session.PathSnapshot {
 		x.view, err = snapshotView(next)
 	} else {
-		x.view = session.FullView(next.List, next.Meta, next.Kernel)
+		x.view = x.plan.FullView()
 	}
 	if err != nil {
 		return err
@@ -87,6 +87,7 @@ func (x *Exchange) additions(k *fold.State) wire.Additions {
 // slots turn a view into what the codec renders.
 func (c *Chain) slots(ctx context.Context, x *Exchange, st *session.State, view []session.ViewItem) ([]wire.Slot, error) {
 	out := make([]wire.Slot, len(view))
+	var refs map[int64]int64
 	for i, v := range view {
 		out[i].Inbound = v.Inbound
 		var err error
@@ -100,11 +101,27 @@ func (c *Chain) slots(ctx context.Context, x *Exchange, st *session.State, view 
 			return nil, err
 		}
 		if v.Block == 0 {
-			out[i].Overlays = overlays(v.Overlays, st.Meta[v.Elem].Ref)
+			if len(v.Overlays) > 0 && refs == nil {
+				refs = refsOf(x, st)
+			}
+			out[i].Overlays = overlays(v.Overlays, refs[v.Elem])
 			out[i].Echo = x.echoOf(v.Elem)
 		}
 	}
 	return out, nil
+}
+
+// refsOf are the refs of a list, planned or committed.
+func refsOf(x *Exchange, st *session.State) map[int64]int64 {
+	elems := st.Elements()
+	if x.plan != nil && st == x.plan.Next && !x.committed {
+		elems = x.plan.Elements()
+	}
+	out := make(map[int64]int64, len(elems))
+	for i := range elems {
+		out[elems[i].N] = elems[i].Ref
+	}
+	return out
 }
 
 // overlays shorten the results of one element.
@@ -142,6 +159,17 @@ func bodyOf(ctx context.Context, l session.Ledger, id content.ID) (fold.Body, er
 // storedElement reads the bytes of an element put back, through its row with
 // the row's sums verified and the blob verified by its hash.
 func (c *Chain) storedElement(ctx context.Context, ledger string, v session.ViewItem) ([]byte, error) {
+	if v.Row == 0 { // the full path knows no rows
+		elems, err := c.ledger.Elements(ctx, ledger, []int64{v.Elem})
+		if err != nil {
+			return nil, storageError{session.CauseUnreadable, err}
+		}
+		raw, err := c.ledger.Blob(ctx, elems[0].Blob)
+		if err != nil {
+			return nil, storageError{session.CauseUnreadable, err}
+		}
+		return raw, nil
+	}
 	rows, err := c.ledger.Rows(ctx, ledger, []int64{v.Row})
 	if err != nil {
 		return nil, storageError{session.CauseSum, err}

@@ -75,7 +75,7 @@ func (c *Chain) floor(x *Exchange) {
 		}
 	}()
 	next := x.plan.Next
-	view := session.FullView(next.List, next.Meta, next.Kernel)
+	view := x.plan.FullView()
 	slots, err := c.slots(x.ctx, x, next, view)
 	if err != nil {
 		c.log.Error("the full path failed", "turn", x.id, "err", err)

@@ -254,7 +254,7 @@ func (c *Chain) align(x *Exchange) error {
 	}
 	c.chooseBranch(x)
 	if x.branch != nil {
-		if err := c.describe(x.ctx, x.branch.st); err != nil {
+		if err := c.describe(x.ctx, x, x.branch.st); err != nil {
 			return err
 		}
 		x.prior = *x.branch.st

@@ -21,8 +21,9 @@ func (x *Exchange) holdsTools() bool {
 }
 
 // describe reads, once after a load, what the kernel must know of a branch's
-// elements.
-func (c *Chain) describe(ctx context.Context, st *session.State) error {
+// elements. Where stored bytes cannot be read, the client's do as well; an
+// element nobody can read is never folded.
+func (c *Chain) describe(ctx context.Context, x *Exchange, st *session.State) error {
 	ns := st.Undescribed()
 	if len(ns) == 0 {
 		return nil
@@ -35,11 +36,30 @@ func (c *Chain) describe(ctx context.Context, st *session.State) error {
 		st.Meta = make(map[int64]fold.Element, len(ns))
 	}
 	for i := range elems {
-		m, err := c.stored(ctx, &elems[i], wire.Family(st.Head.Wire))
+		e := &elems[i]
+		m, err := c.stored(ctx, e, wire.Family(st.Head.Wire))
 		if err != nil {
-			return storageError{session.CauseUnreadable, err}
+			m = c.inboundOf(x, e.Key)
 		}
-		st.Meta[elems[i].N] = session.Describe(&elems[i], m)
+		if m == nil {
+			c.log.Error("an element cannot be read", "ledger", st.Head.Ledger, "element", e.N, "err", err)
+			st.Meta[e.N] = fold.Element{N: e.N, Key: e.Key, Role: e.Role, Tokens: e.Tokens, Fixed: fold.Definition}
+			continue
+		}
+		st.Meta[e.N] = session.Describe(e, m)
+	}
+	return nil
+}
+
+// inboundOf is the client's own element with a key, nil for none.
+func (c *Chain) inboundOf(x *Exchange, key content.ID) *chat.Message {
+	for j := range x.keys {
+		if x.keys[j] != key {
+			continue
+		}
+		if m, err := x.codec.Element(x.body.Element(j)); err == nil {
+			return &m
+		}
 	}
 	return nil
 }

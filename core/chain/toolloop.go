@@ -98,8 +98,11 @@ func plainReply(resp *http.Response, r io.Reader, stream bool) *http.Response {
 	out.Body, out.ContentLength = io.NopCloser(r), -1
 	if !stream { // all of it comes at once
 		b, err := io.ReadAll(r)
-		out.Body, out.ContentLength = io.NopCloser(io.MultiReader(bytes.NewReader(b), failing{err})), int64(len(b))
-		out.Header.Set("Content-Length", fmt.Sprint(len(b)))
+		out.Body = io.NopCloser(io.MultiReader(bytes.NewReader(b), failing{err}))
+		if err == nil {
+			out.ContentLength = int64(len(b))
+			out.Header.Set("Content-Length", fmt.Sprint(len(b)))
+		}
 	}
 	return &out
 }
