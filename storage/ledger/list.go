@@ -116,7 +116,9 @@ func putView(view []session.ViewRun) []byte {
 			out = append(out, v.Blob[:]...)
 		case v.Add != "":
 			num(0, runAdded, 0, len(v.Add))
-			out = append(append(out, v.Add...), v.Blob[:]...)
+			out = append(out, v.Add...)
+			num(int(v.N), v.From)
+			out = append(out, v.Blob[:]...)
 		case v.N != 0:
 			num(int(v.N), v.From, v.To)
 			out = append(out, v.Blob[:]...)
@@ -144,7 +146,7 @@ func (r *reader) run() session.ViewRun {
 	case to == 0 && from == runCarrier:
 		return session.ViewRun{Block: int64(r.uvarint()), Blob: r.hash()}
 	case to == 0 && from == runAdded:
-		return session.ViewRun{Add: string(r.take(r.uvarint())), Blob: r.hash()}
+		return session.ViewRun{Add: string(r.take(r.uvarint())), N: int64(r.uvarint()), From: int(r.uvarint()), Blob: r.hash()}
 	case to == 0 && from == runOverlaid:
 		overlays := r.overlays()
 		v := r.run()
