@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -247,4 +248,80 @@ func (p *program) stateOf(n int64) ElemState {
 // when it was described.
 func sameFacts(a, b fold.Element) bool {
 	return a.N == b.N && a.Ref == b.Ref && a.Key == b.Key && a.Role == b.Role && a.Fixed == b.Fixed && a.Removed == b.Removed
+}
+
+// copied resumes the conversation as another session, some of it cut off: it
+// inherits exactly the folds all of whose elements it has, and then goes on.
+func (p *program) copied() (bad complaints) {
+	keep := len(p.client) - p.r.IntN(3)*p.r.IntN(8)
+	if keep < 1 {
+		return nil
+	}
+	c := newProgram(p.r.Uint64())
+	c.folds, c.wire, c.met = true, p.wire, p.met
+	c.tb.bodies = maps.Clone(p.tb.bodies)
+	msgs := make([]*chat.Message, keep)
+	for i, parts := range p.client[:keep] {
+		msgs[i] = message(p.wire, parts, false)
+	}
+	al := c.align(msgs, p.wire, true)
+	in := c.inbound(&al, msgs, p.wire)
+	plan := MakePlan(c.st, true, &al, in)
+	if err := plan.Inherit(p.st); err != nil {
+		bad.check(false, "inheriting: %v", err)
+		return bad
+	}
+	bad = append(bad, c.tb.commit(&plan.Commit, decoded(p.wire))...)
+	c.st, c.client = plan.Settle(), p.client[:keep:keep]
+	for j, m := range msgs {
+		c.own = append(c.own, own{n: c.st.List[j].N, text: spellKey(m)})
+	}
+	bad = append(bad, c.inherits(p, keep)...)
+	bad = append(bad, c.compare()...)
+	for range 4 {
+		_, more := c.step()
+		bad = append(bad, more...)
+	}
+	return bad
+}
+
+// inherits checks the carriers of a copy of the first elements of o.
+func (p *program) inherits(o *program, keep int) (bad complaints) {
+	place := map[int64]int{}
+	for j, e := range o.st.List[:keep] {
+		place[e.N] = j
+	}
+	var want, got []string
+	for _, b := range o.st.Kernel.Blocks {
+		if b.Status != fold.Active {
+			continue
+		}
+		var at []int
+		for _, n := range o.st.Kernel.Effective(b.ID) {
+			j, there := place[n]
+			if at = append(at, j); !there {
+				at = nil
+				p.met["not all inherited"]++
+				break
+			}
+		}
+		if slices.Sort(at); at != nil {
+			p.met["inherited fold"]++
+			want = append(want, fmt.Sprint(b.Body, at))
+		}
+	}
+	for _, b := range p.st.Kernel.Blocks {
+		if b.Status == fold.Active {
+			var at []int
+			for _, n := range p.st.Kernel.Effective(b.ID) {
+				at = append(at, slices.IndexFunc(p.st.List, func(e Elem) bool { return e.N == n }))
+			}
+			slices.Sort(at)
+			got = append(got, fmt.Sprint(b.Body, at))
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	bad.check(slices.Equal(want, got), "inherited\n%v\nwant\n%v", got, want)
+	return bad
 }

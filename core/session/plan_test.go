@@ -83,7 +83,7 @@ func TestPlanAgainstOracle(t *testing.T) {
 // folds, shortens, leaves out, hides and unfolds at random.
 func TestFoldsAgainstOracle(t *testing.T) {
 	play(t, true, "append", "replace", "rewind", "reactivate", "archive", "fold", "unfold", "hide", "overlay", "nested fold", "fold came back",
-		"covered element removed", "covered element replaced", "block died", "folds re-stamped", "fold between turns", "fold without rows", "full path equals snapshot")
+		"covered element removed", "covered element replaced", "block died", "folds re-stamped", "fold between turns", "fold without rows", "full path equals snapshot", "inherited fold", "not all inherited")
 }
 
 // play runs random programs; what they must have met is in want.
@@ -104,6 +104,9 @@ func play(t *testing.T, folds bool, want ...string) {
 				t.Fatalf("program %d: after\n%s\n%s", seed, strings.Join(p.log, "\n"), strings.Join(bad, "\n"))
 			}
 			rows[row]++
+		}
+		if bad := p.copied(); folds && len(bad) > 0 {
+			t.Fatalf("program %d: a copy after\n%s\n%s", seed, strings.Join(p.log, "\n"), strings.Join(bad, "\n"))
 		}
 		for what, times := range p.met {
 			met[what] += times
