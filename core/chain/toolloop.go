@@ -236,7 +236,7 @@ func keptRound(r wire.Round) wire.Round {
 // goesOn answers the calls of a round and reports whether the model is asked
 // again.
 func (l *loop) goesOn(r wire.Round) bool {
-	results, stuck := l.c.answer(l.ctx, l.x, r.Own)
+	results, stuck := l.c.answer(l.x.ctx, l.x, r.Own)
 	l.rounds = append(l.rounds, wire.Private{Assistant: r.Element, Results: results})
 	if l.x.cfg.Fold.MarkerLine {
 		l.say(results)
