@@ -32,13 +32,10 @@ func load(ctx context.Context, c *conn, ledger string) (*session.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &session.State{Head: h, Kernel: fold.NewState(), Repeats: map[chat.CanonID]int32{}}
-	if h.Structure != nil {
-		if st.Kernel, err = fold.OpenState(h.Structure, h.Sum); err != nil {
-			return nil, fmt.Errorf("%w: session %s: %w", ErrCorrupt, ledger, err)
-		}
+	st := &session.State{Head: h, Repeats: map[chat.CanonID]int32{}, Stands: map[int64]session.ElemState{}}
+	if st.Kernel, err = kernelOf(&h); err != nil {
+		return nil, err
 	}
-	st.Stands = map[int64]session.ElemState{}
 	brief, err := elementsOf(ctx, c, ledger, st)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"holdfast/core/fold"
 	"holdfast/core/session"
 )
 
@@ -72,11 +71,9 @@ func (p *purger) stamp(ctx context.Context, c *conn) error {
 	if err != nil {
 		return err
 	}
-	k := fold.NewState()
-	if h.Structure != nil {
-		if k, err = fold.OpenState(h.Structure, h.Sum); err != nil {
-			return err
-		}
+	k, err := kernelOf(&h)
+	if err != nil {
+		return err
 	}
 	p.spared = session.Spared(&k)
 	ns, err := p.going(ctx, c)
