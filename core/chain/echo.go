@@ -22,10 +22,11 @@ type echo struct {
 	turn int64
 }
 
-// round is the stored form of wire.Private.
+// round is the stored form of wire.Private. The element is kept as bytes:
+// marshalled as JSON it would be spelled anew.
 type round struct {
-	Assistant json.RawMessage `json:"assistant"`
-	Results   []wire.Result   `json:"results,omitempty"`
+	Assistant []byte        `json:"assistant"`
+	Results   []wire.Result `json:"results,omitempty"`
 }
 
 func roundsOf(ps []wire.Private) []round {

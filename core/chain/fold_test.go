@@ -53,14 +53,14 @@ func (g *rig) play(stream, chat bool, script ...said) *model {
 }
 
 func (m *model) serve(w http.ResponseWriter, r *http.Request) {
+	if m.while != nil {
+		m.while(m.n + 1)
+	}
 	s := said{text: "ok"}
 	if m.n < len(m.script) {
 		s = m.script[m.n]
 	}
 	m.n++
-	if m.while != nil {
-		m.while(m.n)
-	}
 	if s.status != 0 {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(s.status)

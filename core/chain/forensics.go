@@ -298,6 +298,9 @@ func (c *Chain) pieceBytes(l *listing, p session.Piece) []byte {
 	if id, ok := l.sentForm.client[p.ID]; ok {
 		return c.kept(id)
 	}
+	if p.N < 0 { // ours alone, and kept nowhere by its bytes
+		return nil
+	}
 	if l.body != nil {
 		for i := range l.items {
 			if l.items[i].N == p.N {

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,7 @@ func replayOutbound(ctx context.Context, l session.Ledger, rec *session.TurnReco
 	}
 	out := sent.Bytes(body)
 	if content.Of(out) != rec.OutHash {
-		return nil, fmt.Errorf("%w: outbound of turn %d", ErrReplay, rec.ID)
+		return out, fmt.Errorf("%w: outbound of turn %d", ErrReplay, rec.ID)
 	}
 	return out, nil
 }
@@ -140,7 +141,7 @@ func recordOf(view []session.ViewItem, slots []wire.Slot, k *fold.State, add wir
 	}
 	added(session.AddParagraph, []byte(add.Paragraph))
 	if len(add.Tools) > 0 {
-		added(session.AddTools, mustJSON(add.Tools))
+		added(session.AddTools, toolList(add.Tools))
 	}
 	added(session.AddNudge, []byte(add.Nudge))
 	for i, v := range view {
@@ -152,6 +153,18 @@ func recordOf(view []session.ViewItem, slots []wire.Slot, k *fold.State, add wir
 		runs = append(runs, session.ViewRun{Add: session.AddStrict})
 	}
 	return runs, blobs
+}
+
+// toolList keeps tools byte for byte, one a line: a value has no line breaks.
+func toolList(tools []json.RawMessage) []byte {
+	var out []byte
+	for i, t := range tools {
+		if i > 0 {
+			out = append(out, '\n')
+		}
+		out = append(out, t...)
+	}
+	return out
 }
 
 func plainRun(r *session.ViewRun) bool {
@@ -249,7 +262,9 @@ func (r *recorded) addition(run *session.ViewRun) error {
 	case session.AddParagraph:
 		r.add.Paragraph = string(text)
 	case session.AddTools:
-		return json.Unmarshal(text, &r.add.Tools)
+		for line := range bytes.SplitSeq(text, []byte("\n")) {
+			r.add.Tools = append(r.add.Tools, line)
+		}
 	case session.AddNudge:
 		r.add.Nudge = string(text)
 	}
