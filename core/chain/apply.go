@@ -50,7 +50,7 @@ func (c *Chain) apply(x *Exchange) error {
 // remember puts the committed state into the world's memory.
 func (c *Chain) remember(x *Exchange) {
 	x.sent = &sentForm{}
-	last := lastTurn{id: x.id, at: x.start.UnixMilli(), model: x.frame.Model, wire: string(x.codec.Family()), fields: x.fields, form: x.sent}
+	last := lastTurn{id: x.id, at: x.start.UnixMilli(), model: x.frame.Model, wire: string(x.codec.Family()), fields: x.fields, skeleton: x.skeleton, form: x.sent}
 	if x.branch == nil {
 		x.branch = &branch{echoes: map[int64]*echo{}}
 		if x.prior.Head.SessRaw != x.world.key.SessRaw { // an unsigned fork has a world of its own

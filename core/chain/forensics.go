@@ -24,9 +24,8 @@ func (c *Chain) report(x *Exchange) {
 	if x.before.id == 0 || !x.before.form.ready(context.Background(), c.ledger) {
 		return
 	}
-	old := newListing(x.before.form, nil, x.before.fields)
-	now := newListing(x.sent, x.sent.body, nil)
-	now.inbound = x.body
+	old, now := newListing(x.before.form, nil), newListing(x.sent, x.sent.body)
+	old.fields, old.client, now.inbound = x.before.fields, x.before.skeleton, x.body
 	x.sent.body, x.before.form.body = nil, nil // the form outlives the turn, its bytes need not
 	d, same, found := session.FirstChanged(old.pieces, now.pieces)
 	x.done.PrefixSame = same
@@ -42,9 +41,9 @@ func (c *Chain) report(x *Exchange) {
 type sentForm struct {
 	skeleton wire.Skeleton
 	items    []session.ListItem
-	// client has, for each element that we changed, the client's own bytes.
-	client map[content.ID]content.ID
-	body   *wire.Body
+	// changed has, for each element that we changed, the client's own bytes.
+	changed map[content.ID]content.ID
+	body    *wire.Body
 
 	filled bool
 	rec    *session.TurnRecord
@@ -118,7 +117,7 @@ func (f *sentForm) of(out *wire.Outgoing, in *wire.Body, list []session.ListItem
 		return err
 	}
 	f.body, f.filled = b, true
-	f.items, f.client = make([]session.ListItem, len(out.Items)), map[content.ID]content.ID{}
+	f.items, f.changed = make([]session.ListItem, len(out.Items)), map[content.ID]content.ID{}
 	for i, it := range out.Items {
 		if it.Raw == nil {
 			f.items[i] = list[it.Inbound]
@@ -128,7 +127,7 @@ func (f *sentForm) of(out *wire.Outgoing, in *wire.Body, list []session.ListItem
 		f.items[i] = session.ListItem{N: kept[id], Raw: id}
 		switch {
 		case it.Inbound >= 0:
-			f.items[i].N, f.client[id] = list[it.Inbound].N, list[it.Inbound].Raw
+			f.items[i].N, f.changed[id] = list[it.Inbound].N, list[it.Inbound].Raw
 		case kept[id] == 0:
 			f.items[i].N = -int64(binary.BigEndian.Uint32(id[:]))
 		}
@@ -152,7 +151,7 @@ func (f *sentForm) bytes() int64 { return int64(len(f.items)) * 2 * itemBytes }
 // theirs names the client's bytes of a piece; zero for what is ours alone.
 func (l *listing) theirs(i int) content.ID {
 	p := l.pieces[i]
-	if id, ok := l.sentForm.client[p.ID]; ok && p.Elem {
+	if id, ok := l.changed[p.ID]; ok && p.Elem {
 		return id
 	}
 	if p.Elem && p.N < 0 {
@@ -191,10 +190,11 @@ type listing struct {
 	// we add to them never changes.
 	body, inbound *wire.Body
 	fields        []session.FieldRef
+	client        []byte // skeleton of what the client sent
 }
 
-func newListing(f *sentForm, body *wire.Body, fields []session.FieldRef) *listing {
-	l := &listing{sentForm: f, body: body, fields: fields}
+func newListing(f *sentForm, body *wire.Body) *listing {
+	l := &listing{sentForm: f, body: body}
 	l.skeleton.Walk(l)
 	return l
 }
@@ -295,7 +295,7 @@ func (c *Chain) pieceBytes(l *listing, p session.Piece) []byte {
 	if !p.Elem {
 		return c.fieldBytes(l, p)
 	}
-	if id, ok := l.sentForm.client[p.ID]; ok {
+	if id, ok := l.changed[p.ID]; ok {
 		return c.kept(id)
 	}
 	if p.N < 0 { // ours alone, and kept nowhere by its bytes
@@ -315,13 +315,18 @@ func (c *Chain) fieldBytes(l *listing, p session.Piece) []byte {
 	if l.inbound != nil {
 		return l.inbound.Field(p.Name)
 	}
+	var sk wire.Skeleton // of what the client sent
+	if sk.UnmarshalBinary(l.client) == nil {
+		if v, ok := sk.Inline(p.Name); ok {
+			return v
+		}
+	}
 	for _, f := range l.fields {
 		if f.Name == p.Name {
 			return c.kept(f.ID)
 		}
 	}
-	v, _ := l.skeleton.Inline(p.Name)
-	return v
+	return nil
 }
 
 // kept are bytes of the ledger; a side that was purged stays empty.

@@ -70,6 +70,7 @@ type lastTurn struct {
 	id, at      int64
 	model, wire string
 	fields      []session.FieldRef
+	skeleton    []byte // of what the client sent
 	form        *sentForm
 }
 
@@ -289,7 +290,7 @@ const (
 func (w *world) measure() (n int64) {
 	for _, b := range w.branches {
 		n += branchBytes + int64(len(b.st.List))*elemBytes + int64(cap(b.st.Rows))*rowBytes +
-			int64(len(b.st.Repeats))*repeatBytes + int64(len(b.st.Meta))*metaBytes + b.last.form.bytes() + b.echoBytes()
+			int64(len(b.st.Repeats))*repeatBytes + int64(len(b.st.Meta))*metaBytes + b.last.form.bytes() + int64(len(b.last.skeleton)) + b.echoBytes()
 	}
 	return n
 }
@@ -374,7 +375,7 @@ func (c *Chain) lastTurnOf(ctx context.Context, st *session.State) lastTurn {
 	if err != nil {
 		return lt
 	}
-	lt.id, lt.at, lt.model, lt.wire = rec.ID, rec.At, rec.Model, rec.WireIn
+	lt.id, lt.at, lt.model, lt.wire, lt.skeleton = rec.ID, rec.At, rec.Model, rec.WireIn, rec.Skeleton
 	lt.form.rec = rec
 	var sk wire.Skeleton
 	if sk.UnmarshalBinary(rec.Skeleton) == nil {
