@@ -185,6 +185,19 @@ func (p *program) views() (bad complaints) {
 	return bad
 }
 
+// blocks checks what must hold of every fold that stands: the client has gone
+// back before none of its elements, and names none that was replaced.
+func (p *program) blocks(replaced []int64) (bad complaints) {
+	k := &p.st.Kernel
+	for _, b := range k.Blocks {
+		for _, n := range k.Effective(b.ID) {
+			bad.check(b.Status != fold.Active || p.tb.elems[n].State != Rewound, "b%d stands and element %d is rewound", b.ID, n)
+			bad.check(b.Status != fold.Active || !slices.Contains(replaced, n), "b%d stands and element %d was replaced", b.ID, n)
+		}
+	}
+	return bad
+}
+
 // told is the view of the oracle's own list: what an active block covers is one
 // carrier at the first of it.
 func (p *program) told() (view []ViewItem) {

@@ -162,6 +162,11 @@ func (p *program) step() (row int, bad complaints) {
 	p.st = plan.Settle()
 	p.client, p.wire = next, wire
 	bad = append(bad, p.follow(before, &al, msgs, create)...)
+	var replaced []int64
+	for _, r := range al.Replaced {
+		replaced = append(replaced, before.List[r.Stored].N)
+	}
+	bad = append(bad, p.blocks(replaced)...)
 	bad = append(bad, p.compare()...)
 	if p.folds && len(bad) == 0 {
 		bad = append(bad, p.foldBetween()...)
