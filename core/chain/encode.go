@@ -187,8 +187,11 @@ func (c *Chain) storedElement(ctx context.Context, ledger string, v session.View
 // encode settles which bytes leave. They were rendered before the commit; a
 // gate that fired since may have changed the path.
 func (c *Chain) encode(x *Exchange) error {
-	if x.path != session.PathSnapshot {
-		return nil
+	if x.path == session.PathSnapshot {
+		return c.tripwire(x)
 	}
-	return c.tripwire(x)
+	if x.plan.Commit.Turn.Path == session.PathSnapshot {
+		c.floor(x)
+	}
+	return nil
 }

@@ -51,7 +51,7 @@ func (p *folder) fold(k *talk) {
 	last := string(sent[len(sent)-1])
 	if at := strings.LastIndex(last, fmt.Sprint("fold_", answer.id)); m.n == 3 && strings.Contains(last[at:], "Folded") {
 		p.folds++
-		if n := commonPrefix(string(sent[0]), last); n < len(last) && !strings.Contains(last[n:], "[fold b") {
+		if n := commonPrefix(string(sent[0]), last); n < len(last) && !strings.Contains(last[max(0, n-10):], "[fold b") {
 			p.fail("the first change behind a fold is no carrier: %s", clipped(last[n:]))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"holdfast/core/content"
 	"holdfast/core/session"
 	"holdfast/core/wire"
 )
@@ -82,13 +83,19 @@ func (c *Chain) floor(x *Exchange) {
 		return
 	}
 	add := x.additions(&next.Kernel)
-	add.Nudge = ""
 	out, err := x.codec.Render(x.body, slots, add)
 	if err != nil {
 		c.log.Error("the full path failed", "turn", x.id, "err", err)
 		return
 	}
-	x.view, x.out, x.outgoing, x.offers = view, out.Bytes(x.body), &out, x.committed && len(add.Tools) > 0
+	x.view, x.out, x.outgoing, x.offers = view, out.Bytes(x.body), &out, len(add.Tools) > 0
+	if x.committed && !sameBytes(x.out, x.raw) {
+		if !out.Nudged {
+			add.Nudge = ""
+		}
+		x.done.View, _ = recordOf(view, slots, &next.Kernel, add)
+		x.done.OutHash = content.Of(x.out)
+	}
 }
 
 func (x *Exchange) stepStorage(c *Chain, se storageError) {

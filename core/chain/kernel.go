@@ -168,7 +168,7 @@ func (x *Exchange) shape() fold.Shape { return fold.Shape(x.codec.Family()) }
 
 // ownTools are the names our tools have in this session.
 func (x *Exchange) ownTools() []string {
-	tools := fold.Tools(x.next.Kernel.Suffix)
+	tools := fold.Tools(x.plan.Next.Kernel.Suffix)
 	names := make([]string, len(tools))
 	for i := range tools {
 		names[i] = tools[i].Name

@@ -459,6 +459,10 @@ type TurnDone struct {
 	Path  Path
 	Gate  string
 	Plain bool
+	// View, when not nil, and OutHash replace what the commit wrote: another view
+	// left in the end. Its additions are among those of the commit.
+	View    []ViewRun
+	OutHash content.ID
 	// LastGate, Breaker and NeedsRestamp update the session row when set.
 	LastGate     *string
 	Breaker      *Breaker

@@ -162,7 +162,7 @@ func owned(ctx context.Context, c *conn, id int64) (items []session.ListItem, fi
 func additions(b []byte) (ids []content.ID, err error) {
 	view, err := getView(b)
 	for _, v := range view {
-		if v.Add != "" {
+		if v.Add != "" && !v.Blob.IsZero() {
 			ids = append(ids, v.Blob)
 		}
 	}

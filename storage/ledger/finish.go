@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"holdfast/core/content"
 	"holdfast/core/session"
@@ -90,6 +91,11 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 			return f, false, err
 		}
 	}
+	if t.View != nil {
+		if err := replaceView(ctx, c, t); err != nil {
+			return f, false, err
+		}
+	}
 	u := t.Usage
 	found, err = c.one(ctx, finishTurn, func(r *row) error {
 		f = finished{r.text(0), r.text(1), r.num(2), r.num(3)}
@@ -106,11 +112,8 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 // releaseView gives up what the view of an unfinished turn holds, which is about
 // to be cleared.
 func releaseView(ctx context.Context, c *conn, id int64) error {
-	var added []content.ID
-	if _, err := c.one(ctx, "SELECT view FROM turn WHERE id = ? AND finished_at = 0", func(r *row) (err error) {
-		added, err = additions(r.bytes(0))
-		return err
-	}, id); err != nil {
+	added, err := viewAdditions(ctx, c, id)
+	if err != nil {
 		return err
 	}
 	for _, b := range added {
@@ -119,6 +122,39 @@ func releaseView(ctx context.Context, c *conn, id int64) error {
 		}
 	}
 	return nil
+}
+
+// replaceView puts the view that left after all in place of the one that was
+// committed. Additions it no longer has are given up.
+func replaceView(ctx context.Context, c *conn, t *session.TurnDone) error {
+	old, err := viewAdditions(ctx, c, t.ID)
+	if err != nil {
+		return err
+	}
+	view := putView(t.View)
+	kept, err := additions(view)
+	if err != nil {
+		return err
+	}
+	for _, id := range old {
+		if slices.Contains(kept, id) {
+			continue
+		}
+		if err := dropBlob(ctx, c, id, 1); err != nil {
+			return err
+		}
+	}
+	_, err = c.exec(ctx, "UPDATE turn SET view = ?, out_hash = ? WHERE id = ? AND finished_at = 0", view, nullHash(t.OutHash), t.ID)
+	return err
+}
+
+// viewAdditions are the additions of an unfinished turn's view.
+func viewAdditions(ctx context.Context, c *conn, id int64) (added []content.ID, err error) {
+	_, err = c.one(ctx, "SELECT view FROM turn WHERE id = ? AND finished_at = 0", func(r *row) (err error) {
+		added, err = additions(r.bytes(0))
+		return err
+	}, id)
+	return added, err
 }
 
 // joinUnknown tells a turn finished before from one that was never written.
