@@ -108,7 +108,45 @@ func (x *Exchange) echoOf(n int64) []wire.Private {
 	if e == nil || e.Wire != x.codec.Family() || n <= 0 {
 		return nil
 	}
+	if x.unthink {
+		return withoutThought(x.codec, e.private())
+	}
 	return e.private()
+}
+
+// withoutThought are rounds without their reasoning; one that was nothing else
+// stays as it was.
+func withoutThought(codec wire.Codec, rounds []wire.Private) []wire.Private {
+	out := make([]wire.Private, len(rounds))
+	for i, r := range rounds {
+		out[i] = r
+		if rest, ok := codec.Unthink(r.Assistant); ok {
+			out[i].Assistant = rest
+		}
+	}
+	return out
+}
+
+// thinks reports whether there is reasoning in rounds that a provider could
+// refuse.
+func thinks(codec wire.Codec, rounds []wire.Private) bool {
+	for _, r := range rounds {
+		if rest, ok := codec.Unthink(r.Assistant); ok && len(rest) != len(r.Assistant) {
+			return true
+		}
+	}
+	return false
+}
+
+// thinksPrivately reports whether the request carries reasoning that the client
+// knows nothing of.
+func (x *Exchange) thinksPrivately() bool {
+	for _, v := range x.view {
+		if thinks(x.codec, x.echoOf(v.Elem)) {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf is the key of an element, zero when it cannot be read.

@@ -68,6 +68,19 @@ func (c *Chain) write(x *Exchange) error {
 	return nil
 }
 
+// rendered is a view of a state with this turn's additions.
+func (c *Chain) rendered(x *Exchange, st *session.State, view []session.ViewItem) ([]byte, error) {
+	slots, err := c.slots(x.ctx, x, st, view)
+	if err != nil {
+		return nil, err
+	}
+	out, err := x.codec.Render(x.body, slots, x.additions(&st.Kernel))
+	if err != nil {
+		return nil, err
+	}
+	return out.Bytes(x.body), nil
+}
+
 // sameBytes reports whether two slices are the very same memory.
 func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])

@@ -84,6 +84,8 @@ type Exchange struct {
 	out  []byte
 	// offers says that out offers our tools, so that the reply may call them.
 	offers bool
+	// unthink leaves the reasoning of private rounds out: it was refused.
+	unthink bool
 	// outgoing is what was changed of the client's body, for the report.
 	outgoing *wire.Outgoing
 	sent     *sentForm

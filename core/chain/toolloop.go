@@ -302,7 +302,7 @@ func (l *loop) keep(last ...wire.Private) {
 // there is none, and the client was told.
 func (l *loop) request() io.ReadCloser {
 	resp, err := l.call()
-	if err == nil && resp.StatusCode == http.StatusBadRequest && !l.unthought && l.thinks() {
+	if err == nil && resp.StatusCode == http.StatusBadRequest && !l.unthought && thinks(l.x.codec, l.rounds) {
 		resp.Body.Close()
 		l.c.degrade(l.x, session.Decision{Cause: session.CauseSignature, Scope: "turn"}, fmt.Sprintf("round %d", len(l.rounds)+1))
 		l.unthought = true
@@ -366,24 +366,7 @@ func (l *loop) private() []wire.Private {
 	if !l.unthought {
 		return l.rounds
 	}
-	out := make([]wire.Private, len(l.rounds))
-	for i, r := range l.rounds {
-		out[i] = r
-		if rest, ok := l.x.codec.Unthink(r.Assistant); ok {
-			out[i].Assistant = rest
-		}
-	}
-	return out
-}
-
-// thinks reports whether there is reasoning that could have been refused.
-func (l *loop) thinks() bool {
-	for _, r := range l.rounds {
-		if rest, ok := l.x.codec.Unthink(r.Assistant); ok && len(rest) != len(r.Assistant) {
-			return true
-		}
-	}
-	return false
+	return withoutThought(l.x.codec, l.rounds)
 }
 
 // keepAwake pings the client while its reply is held.

@@ -93,25 +93,20 @@ func (c *Chain) compare(ctx context.Context, x *Exchange, reload bool) (session.
 	if !session.SameView(snapshot, whole) {
 		return session.Different, "the views differ"
 	}
-	if err := c.sameBytes(ctx, x, &st, snapshot, whole); err != nil {
+	if err := c.sameBytes(x, &st, snapshot, whole); err != nil {
 		return session.Drift, err.Error()
 	}
 	return session.ByteEqual, ""
 }
 
 // sameBytes renders both views of one state and holds them against each other.
-func (c *Chain) sameBytes(ctx context.Context, x *Exchange, st *session.State, views ...[]session.ViewItem) error {
+func (c *Chain) sameBytes(x *Exchange, st *session.State, views ...[]session.ViewItem) error {
 	var first []byte
 	for i, view := range views {
-		slots, err := c.slots(ctx, x, st, view)
+		b, err := c.rendered(x, st, view)
 		if err != nil {
 			return err
 		}
-		out, err := x.codec.Render(x.body, slots, x.additions(&st.Kernel))
-		if err != nil {
-			return err
-		}
-		b := out.Bytes(x.body)
 		if i > 0 && !bytes.Equal(b, first) {
 			return errDrift
 		}
