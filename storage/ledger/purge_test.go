@@ -62,6 +62,35 @@ func TestPurgeSparesFolds(t *testing.T) {
 	}
 }
 
+// TestFoldCheckpointsStay: the checkpoint that made a fold stays as long as the
+// fold stands, or one that holds it.
+func TestFoldCheckpointsStay(t *testing.T) {
+	ctx := context.Background()
+	d := unsynced(t, t.TempDir()+"/ledger.db", Options{})
+	s := ledgertest.NewScript("s")
+	count := func() int64 {
+		n, err := d.w.number(ctx, "SELECT count(*) FROM ckpt")
+		must(t, err)
+		return n
+	}
+	playOn(t, d, s, 20)
+	must(t, d.Commit(ctx, s.Fold(4, 16)))
+	playOn(t, d, s, 10)
+	must(t, d.Commit(ctx, s.Nest(1, 30)))
+	playOn(t, d, s, 10)
+	if n := count(); n != keptCheckpoints+2 {
+		t.Fatalf("%d checkpoints with two folds", n)
+	}
+	must(t, d.Commit(ctx, s.Unfold(2)))
+	playOn(t, d, s, 10)
+	must(t, d.Commit(ctx, s.Unfold(1)))
+	playOn(t, d, s, 10)
+	if n := count(); n != keptCheckpoints {
+		t.Fatalf("%d checkpoints without a fold", n)
+	}
+	sound(t, d)
+}
+
 func purge(t *testing.T, d *DB) {
 	t.Helper()
 	tr := &trimmer{d, busyNone, 0, d.now()}
