@@ -57,6 +57,7 @@ func (p *folder) fold(k *talk) {
 	}
 	k.view = append(k.view, slot{item: answer}, slot{item: p.newItem("user")})
 	k.rewound = nil
+	p.send(k, "append")
 }
 
 // choose is the call that folds a range of what the status named.
