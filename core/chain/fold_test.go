@@ -380,3 +380,50 @@ func commonPrefix(a, b string) int {
 }
 
 func clipped(s string) string { return s[:min(len(s), 3000)] }
+
+// TestAdditions: a request that offers tools gets our four and one paragraph,
+// the same on every turn; one that offers none leaves as it came.
+func TestAdditions(t *testing.T) {
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		k := &talker{g: g, id: "additions", chat: chat, strm: stream}
+		g.play(stream, chat)
+		for i := range 3 {
+			k.msgs = append(k.msgs, user(fmt.Sprint("question ", i)))
+			sent := k.ask()[0]
+			if bytes.Count(sent, []byte("# Folded history")) != 1 || bytes.Count(sent, []byte(`"name":"hf_`)) != 4 {
+				t.Errorf("turn %d sent %s", i, sent)
+			}
+			if got := stripped(sent); !bytes.Equal(got, k.body()) {
+				t.Errorf("turn %d is not the client's otherwise: %s", i, got)
+			}
+			g.replaysWhole(string(sent))
+			k.takes()
+		}
+	})
+	g := newRig(t, config.On)
+	body := toolless(anthropicBody(user("no tools")))
+	if g.send(anthropicPath, body, sessionHeader, "plain"); !bytes.Equal(g.lastWhole(), body) {
+		t.Errorf("sent %s", g.lastWhole())
+	}
+}
+
+// TestCopyInherits: a copy of a folded conversation under another id has the
+// folds from its first turn on.
+func TestCopyInherits(t *testing.T) {
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		k := g.grown("original", chat, stream)
+		g.play(stream, chat, said{calls: []use{compress("own_1", "m00002", "m00009")}}, said{text: "Done."})
+		k.ask()
+		k.takes()
+		k.msgs = append(k.msgs, user("go on"))
+		k.ask()
+		k.id = "copy"
+		for i := range 2 {
+			if sent := string(k.ask()[0]); strings.Count(sent, "\nThe files of tasks one to four") != 0 || !strings.Contains(sent, "[fold b1 ·") || strings.Contains(sent, "task 2:") {
+				t.Errorf("turn %d of the copy sent %s", i, clipped(sent))
+			}
+			g.restart()
+		}
+		g.verifyAll()
+	})
+}
