@@ -427,3 +427,41 @@ func TestCopyInherits(t *testing.T) {
 		g.verifyAll()
 	})
 }
+
+const reminder = "[reminder from the system"
+
+// TestNudge: a conversation that has grown is asked to fold at its end, in that
+// request only, and the turn replays with it.
+func TestNudge(t *testing.T) {
+	g := newRig(t, config.On)
+	g.setAnswer(g.countsWell)
+	var msgs []string
+	var before []byte
+	nudged := 0
+	for i := 0; i < 60 && nudged < 2; i++ {
+		msgs = append(msgs, user(fmt.Sprintf("task %d: %s", i, long("the file", 2500))))
+		g.send(anthropicPath, anthropicBody(msgs...), sessionHeader, "nudge")
+		sent := g.lastWhole()
+		g.replaysWhole(string(sent))
+		at := bytes.Index(sent, []byte(reminder))
+		if at >= 0 {
+			nudged++
+			if tail := len(sent) - at; bytes.Count(sent, []byte(reminder)) != 1 || tail > 8000 {
+				t.Errorf("turn %d: the reminder stands %d bytes before the end", i, tail)
+			}
+		}
+		// the element that had it is spelled as a list of blocks, no other one is
+		asked := bytes.LastIndex(before, []byte(`{"role":"user","content":`))
+		if n := commonPrefix(string(before), string(sent)); len(before) > 0 && at < 0 && n < asked {
+			t.Errorf("turn %d: the prefix broke at %d, before the element with the reminder at %d", i, n, asked)
+		}
+		before = sent
+		msgs = append(msgs, assistant(fmt.Sprintf("answer %d", i)))
+	}
+	if nudged < 2 {
+		t.Errorf("asked %d times", nudged)
+	}
+	if c := g.takeCauses(); len(c) > 0 {
+		t.Errorf("degraded %v", c)
+	}
+}
