@@ -44,12 +44,13 @@ type holdfast struct {
 	log             bytes.Buffer
 }
 
-// startHoldfast starts the program in a rollout mode and stops it, with the
+// startHoldfast starts the program in a rollout mode, with more settings in
+// TOML, and stops it, with the
 // exit code checked, when the test ends.
-func startHoldfast(t *testing.T, program, mode string) *holdfast {
+func startHoldfast(t *testing.T, program, mode string, settings ...string) *holdfast {
 	t.Helper()
 	h := &holdfast{program: program, home: t.TempDir()}
-	config := fmt.Sprintf("[rollout]\nmode = %q\n", mode)
+	config := fmt.Sprintf("[rollout]\nmode = %q\n", mode) + strings.Join(settings, "")
 	if err := os.WriteFile(filepath.Join(h.home, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

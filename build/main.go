@@ -28,7 +28,7 @@ func verbs() []verb {
 	return []verb{
 		{"demo", "play the bundled coding session through the real chain", demo},
 		{"test", "everything a change must pass", test},
-		{"bench", "timed comparisons: bench proxy", bench},
+		{"bench", "comparisons: bench proxy, bench cost", bench},
 		{"lint", "gofmt, go vet, import rules, staticcheck", lint},
 		{"gen", "regenerate generated files", gen},
 		{"nightly", "the long form of test: 10,000 programs, fuzzing", nightly},

@@ -67,15 +67,23 @@ func (r *runner) clientTests() []job {
 	}}}
 }
 
-// bench runs one of the timed comparisons. They are tests behind a build tag,
-// so that no timing can ever fail a change.
-func bench(r *runner, args []string) error {
-	if len(args) == 0 || args[0] != "proxy" {
-		return errors.New("usage: go run ./build bench proxy [go test flags]")
+// benches are the comparisons by name: a test behind a build tag each, so that
+// no figure can ever fail a change.
+func benches() map[string][]string {
+	return map[string][]string{
+		"proxy": {"-run", "^TestBenchProxy$", "./app"},
+		"cost":  {"-run", "^TestBenchCost$", "./core/fold"},
 	}
-	return r.step("bench proxy", func() error {
-		run := []string{"test", "-tags", tags + ",bench", "-count=1", "-run", "^TestBenchProxy$", "-v", "-timeout", "30m"}
-		return r.goCmd(noCgo(), append(append(run, args[1:]...), "./app")...)
+}
+
+// bench runs one of the comparisons.
+func bench(r *runner, args []string) error {
+	if len(args) == 0 || benches()[args[0]] == nil {
+		return errors.New("usage: go run ./build bench proxy|cost [go test flags]")
+	}
+	return r.step("bench "+args[0], func() error {
+		run := []string{"test", "-tags", tags + ",bench", "-count=1", "-v", "-timeout", "30m"}
+		return r.goCmd(noCgo(), append(append(run, args[1:]...), benches()[args[0]]...)...)
 	})
 }
 

@@ -49,15 +49,17 @@ func (c *Chain) apply(x *Exchange) error {
 
 // remember puts the committed state into the world's memory.
 func (c *Chain) remember(x *Exchange) {
-	last := lastTurn{id: x.id, at: x.start.UnixMilli(), model: x.frame.Model, wire: string(x.codec.Family()), fields: x.fields, skeleton: x.sentSkeleton(), items: x.sent()}
+	x.sent = &sentForm{}
+	last := lastTurn{id: x.id, at: x.start.UnixMilli(), model: x.frame.Model, wire: string(x.codec.Family()), fields: x.fields, skeleton: x.skeleton, form: x.sent}
 	if x.branch == nil {
-		x.branch = &branch{}
+		x.branch = &branch{echoes: map[int64]*echo{}}
 		if x.prior.Head.SessRaw != x.world.key.SessRaw { // an unsigned fork has a world of its own
 			return
 		}
 		x.world.branches = append(x.world.branches, x.branch)
 	}
 	x.branch.st, x.branch.last, x.branch.bypasses = x.next, last, c.bypass.ended.Load()
+	x.settleEcho()
 	c.memory.grew(x.world)
 }
 
@@ -80,7 +82,7 @@ func (c *Chain) again(x *Exchange, err error) bool {
 		return false
 	}
 	x.world.forget()
-	x.view, x.out = nil, x.raw
+	x.view, x.out, x.offers = nil, x.raw, false
 	return true
 }
 

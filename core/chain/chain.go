@@ -50,6 +50,11 @@ type Options struct {
 	// Tripwire is what a comparison before sending may take; 0 for
 	// DefaultTripwire.
 	Tripwire time.Duration
+	// Pause waits between the tries of a busy upstream; nil for a real wait.
+	Pause func(ctx context.Context, d time.Duration) error
+	// KeepAlive is how long a client hears nothing while its reply is held; 0 for
+	// 15 seconds.
+	KeepAlive time.Duration
 	// Memory caps the cached session states in bytes; 0 for DefaultMemory.
 	Memory int64
 }
@@ -62,8 +67,11 @@ type Chain struct {
 	log      *slog.Logger
 	publish  func(kind string, v any)
 	now      func() time.Time
-	codecs   map[wire.Family]wire.Codec
-	salt     []byte
+	pause    func(ctx context.Context, d time.Duration) error
+	// keepAlive is Options.KeepAlive.
+	keepAlive time.Duration
+	codecs    map[wire.Family]wire.Codec
+	salt      []byte
 
 	// bypass follows the switch: what ran while it was on left no trace here, so
 	// each session in memory is re-stamped once after it ended.
@@ -84,7 +92,13 @@ type Chain struct {
 // open.
 func New(ctx context.Context, o Options) (*Chain, error) {
 	c := &Chain{ledger: o.Ledger, config: o.Config, upstream: o.Upstream, log: o.Log, publish: o.Publish, now: o.Now,
-		codecs: codecs()}
+		pause: o.Pause, keepAlive: o.KeepAlive, codecs: codecs()}
+	if c.pause == nil {
+		c.pause = pause
+	}
+	if c.keepAlive == 0 {
+		c.keepAlive = keepAlive
+	}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -103,6 +117,15 @@ func New(ctx context.Context, o Options) (*Chain, error) {
 	}
 	c.after = newAfterwork()
 	return c, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // codecs are the families whose bodies can be held.

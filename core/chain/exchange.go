@@ -11,6 +11,7 @@ import (
 	"holdfast/core/chat"
 	"holdfast/core/config"
 	"holdfast/core/content"
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/upstream"
 	"holdfast/core/usage"
@@ -64,7 +65,14 @@ type Exchange struct {
 	changed bool  // the fallback changed the user's bytes (never, so far)
 
 	// rewrite
-	plan *session.Plan
+	plan   *session.Plan
+	limits fold.Limits
+	nudge  string
+	// bodies are the texts of blocks made by this turn, not in the ledger yet.
+	bodies map[content.ID]fold.Body
+	// answered is the element that turned out to carry private rounds, 0 for
+	// none.
+	answered int64
 
 	// apply
 	committed bool
@@ -74,6 +82,13 @@ type Exchange struct {
 	// encode
 	view []session.ViewItem
 	out  []byte
+	// offers says that out offers our tools, so that the reply may call them.
+	offers bool
+	// unthink leaves the reasoning of private rounds out: it was refused.
+	unthink bool
+	// outgoing is what was changed of the client's body, for the report.
+	outgoing *wire.Outgoing
+	sent     *sentForm
 
 	// send
 	done  session.TurnDone
@@ -81,6 +96,9 @@ type Exchange struct {
 	reply *lockedReply
 	// abort cuts the client's connection, as the upstream cut ours.
 	abort    bool
+	loop     *loop // nil for a reply that can hold no calls of ours
+	rounds   []wire.ReplyInfo
+	folded   []int64 // blocks made by calls in this reply
 	degrades []session.DegradeView
 
 	ms session.StageTimes

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"runtime/debug"
 	"time"
 
 	"holdfast/core/content"
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/usage"
 	"holdfast/core/wire"
@@ -99,6 +101,9 @@ func (c *Chain) settleWorld(x *Exchange) {
 	}
 	x.world.faults = nil
 	h := &b.st.Head
+	if x.overflowed() {
+		h.Rhythm = fold.OpenRhythm(h.Rhythm).Overflow().Text()
+	}
 	h.Breaker = h.Breaker.Next(x.judged, x.gate.Feeds)
 	x.done.Breaker = &h.Breaker
 	if x.gate.Gate != session.NoGate {
@@ -110,6 +115,22 @@ func (c *Chain) settleWorld(x *Exchange) {
 	}
 	needs := h.NeedsRestamp
 	x.done.NeedsRestamp = &needs
+	if h.ListTurn == x.id && b.st.Kernel.Armed {
+		x.done.Rhythm = h.Rhythm
+	}
+}
+
+// tooLong are what upstreams call a request that passes the window.
+var tooLong = regexp.MustCompile(`(?i)prompt is too long|context_length_exceeded|maximum context length|exceeds? the (context|available context)|input length and .max_tokens. exceed`)
+
+// overflowed reports whether the upstream refused the request for its length.
+// The window is not learned from it: it arms one emergency fold.
+func (x *Exchange) overflowed() bool {
+	switch x.done.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return x.tap != nil && tooLong.Match(x.tap.Kept())
+	}
+	return false
 }
 
 // nameNext remembers the head of the list by one hash, for the next turn.
@@ -136,7 +157,7 @@ func (c *Chain) fill(x *Exchange) {
 	if x.committed {
 		d.Ledger = x.next.Head.Ledger
 		d.Path, d.Gate = x.path, string(x.gate.Gate)
-		d.Plain = x.plan.Commit.Turn.View != nil && x.path != session.PathSnapshot
+		d.Plain = x.plan.Commit.Turn.View != nil && sameBytes(x.out, x.raw)
 	}
 	if x.tap == nil {
 		d.Usage, d.ResponseWhy = usage.Usage{Source: usage.Estimate}, "the upstream sent no reply"
@@ -145,6 +166,9 @@ func (c *Chain) fill(x *Exchange) {
 	info := x.reply.info()
 	d.Model, d.StopReason, d.Reported = info.Model, info.StopReason, info.Counts.Seen
 	d.Usage = countsOf(info.Counts, len(x.out), x.tap.Total())
+	if len(x.rounds) > 1 {
+		d.Rounds, d.Usage = len(x.rounds), x.allRounds()
+	}
 	if d.Status != http.StatusOK {
 		d.Usage = usage.Usage{Source: usage.Exact}
 	}
@@ -159,6 +183,15 @@ func (c *Chain) fill(x *Exchange) {
 	case d.Response == nil && x.tap.Total() > 0:
 		d.ResponseWhy = "the reply was longer than 8 MiB"
 	}
+}
+
+// allRounds is what the model calls of one reply used together.
+func (x *Exchange) allRounds() usage.Usage {
+	sum := countsOf(x.rounds[0].Counts, len(x.out), 0)
+	for _, info := range x.rounds[1:] {
+		sum = sum.Add(countsOf(info.Counts, len(x.out), 0))
+	}
+	return sum
 }
 
 // restampIfNeeded writes the rows of a session anew when they do not follow

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"encoding/binary"
 
 	"holdfast/core/content"
 	"holdfast/core/session"
@@ -9,17 +10,23 @@ import (
 )
 
 // report finds the first changed byte of the outbound body against the
-// previous turn's, and what caused it. It runs behind the reply and compares
-// by hash; bytes are read for the one pair that differs.
+// previous turn's, and what caused it. It runs behind the reply, in the order
+// of the replies, and compares by hash; bytes are read for the one pair that
+// differs.
 func (c *Chain) report(x *Exchange) {
-	if !x.committed || x.before.id == 0 {
+	if !x.committed {
 		return
 	}
-	now, ok := outboundOf(x)
-	old, okOld := newListing(x.before.skeleton, x.before.items)
-	if !ok || !okOld {
+	if err := x.sent.fill(x); err != nil {
+		c.log.Error("bookkeeping failed", "what", "form", "turn", x.id, "err", err)
 		return
 	}
+	if x.before.id == 0 || !x.before.form.ready(context.Background(), c.ledger) {
+		return
+	}
+	old, now := newListing(x.before.form, nil), newListing(x.sent, x.sent.body)
+	old.fields, old.client, now.inbound = x.before.fields, x.before.skeleton, x.body
+	x.sent.body, x.before.form.body = nil, nil // the form outlives the turn, its bytes need not
 	d, same, found := session.FirstChanged(old.pieces, now.pieces)
 	x.done.PrefixSame = same
 	if !found {
@@ -29,82 +36,167 @@ func (c *Chain) report(x *Exchange) {
 	x.done.Change = c.explain(x, old, now, d)
 }
 
-// listing is a body as pieces, with what is needed to read one of them.
-type listing struct {
+// sentForm is a body as it left, by hash. It is filled behind the reply, or
+// from the ledger when the turn was before a restart.
+type sentForm struct {
 	skeleton wire.Skeleton
 	items    []session.ListItem
-	pieces   []session.Piece
-	// between are the bytes of the pieces that are neither field nor element.
-	between map[content.ID][]byte
-	// body is the new body; nil for an old one, which is read from the ledger.
-	body *wire.Body
+	// changed has, for each element that we changed, the client's own bytes.
+	changed map[content.ID]content.ID
+	body    *wire.Body
+
+	filled bool
+	rec    *session.TurnRecord
 }
 
-func newListing(skeleton []byte, items []session.ListItem) (*listing, bool) {
-	l := &listing{items: items}
-	if l.skeleton.UnmarshalBinary(skeleton) != nil || l.skeleton.Elements() != len(items) {
-		return nil, false
+// ready reports whether the form is there, reading it where it must.
+func (f *sentForm) ready(ctx context.Context, l session.Ledger) bool {
+	if f.filled || f.rec == nil {
+		return f.filled
 	}
-	l.skeleton.Walk(l)
-	return l, true
-}
-
-// outboundOf lists the body that left.
-func outboundOf(x *Exchange) (*listing, bool) {
-	l := &listing{items: x.sent(), body: x.body}
-	if len(l.items) != len(x.keys) {
-		b, err := wire.Cut(x.out, x.codec.List())
-		if err != nil {
-			return nil, false
-		}
-		l.body = b
-	}
-	l.skeleton, _ = wire.SkeletonOf(l.body)
-	if l.skeleton.Elements() != len(l.items) {
-		return nil, false
-	}
-	l.skeleton.Walk(l)
-	return l, true
-}
-
-// sent is the outbound list: the inbound one, with what was put back.
-func (x *Exchange) sent() []session.ListItem {
-	whole := x.plan.Commit.Turn.List.Whole
-	if x.path != session.PathSnapshot || len(x.view) == len(whole) {
-		return whole
-	}
-	back := map[int64]content.ID{}
-	for _, r := range x.plan.Commit.Turn.View {
-		if r.N != 0 {
-			back[r.N] = r.Blob
-		}
-	}
-	out := make([]session.ListItem, len(x.view))
-	for i, v := range x.view {
-		if v.Inbound >= 0 {
-			out[i] = whole[v.Inbound]
-			continue
-		}
-		out[i] = session.ListItem{N: v.Elem, Raw: back[v.Elem]}
-	}
-	return out
-}
-
-// sentSkeleton is the skeleton of the outbound body.
-func (x *Exchange) sentSkeleton() []byte {
-	if x.path != session.PathSnapshot || len(x.view) == len(x.keys) {
-		return x.skeleton
-	}
-	b, err := wire.Cut(x.out, x.codec.List())
+	raw, err := rebuild(ctx, l, f.rec)
 	if err != nil {
-		return nil
+		return false
+	}
+	body, err := wire.Cut(raw, codecs()[wire.Family(f.rec.WireIn)].List())
+	if err != nil {
+		return false
+	}
+	items, kept := inboundItems(len(body.Elements)), map[content.ID]int64{}
+	out := &wire.Outgoing{Items: items}
+	if f.rec.View != nil {
+		if out, body, err = renderAgain(ctx, l, f.rec, raw); err != nil {
+			return false
+		}
+	}
+	for _, r := range f.rec.View {
+		if r.N != 0 && r.Add == "" {
+			kept[r.Blob] = r.N
+		}
+	}
+	return f.of(out, body, f.rec.Items, kept) == nil
+}
+
+// fill makes the form of what an exchange sent.
+func (f *sentForm) fill(x *Exchange) error {
+	kept := map[content.ID]int64{}
+	for _, r := range x.plan.Commit.Turn.View {
+		if r.N != 0 && r.Add == "" {
+			kept[r.Blob] = r.N
+		}
+	}
+	out := x.outgoing
+	if out == nil || sameBytes(x.out, x.raw) {
+		out = &wire.Outgoing{Items: inboundItems(len(x.keys))}
+	}
+	return f.of(out, x.body, x.plan.Commit.Turn.List.Whole, kept)
+}
+
+func inboundItems(n int) []wire.Item {
+	items := make([]wire.Item, n)
+	for j := range items {
+		items[j].Inbound = j
+	}
+	return items
+}
+
+// of takes what left apart. kept names the elements put back by the hash of
+// their bytes; what is neither the client's nor put back is ours, and has a
+// number below zero that its bytes give it.
+func (f *sentForm) of(out *wire.Outgoing, in *wire.Body, list []session.ListItem, kept map[content.ID]int64) error {
+	b, err := wire.Cut(out.Bytes(in), f.listName(in))
+	if err != nil {
+		return err
 	}
 	sk, _ := wire.SkeletonOf(b)
-	stored, err := sk.MarshalBinary()
-	if err != nil {
-		return nil
+	text, err := sk.MarshalBinary() // a copy, so that the body is let go
+	if err == nil {
+		err = f.skeleton.UnmarshalBinary(text)
 	}
-	return stored
+	if err != nil {
+		return err
+	}
+	f.body, f.filled = b, true
+	f.items, f.changed = make([]session.ListItem, len(out.Items)), map[content.ID]content.ID{}
+	for i, it := range out.Items {
+		if it.Raw == nil {
+			f.items[i] = list[it.Inbound]
+			continue
+		}
+		id := content.Of(it.Raw)
+		f.items[i] = session.ListItem{N: kept[id], Raw: id}
+		switch {
+		case it.Inbound >= 0:
+			f.items[i].N, f.changed[id] = list[it.Inbound].N, list[it.Inbound].Raw
+		case kept[id] == 0:
+			f.items[i].N = -int64(binary.BigEndian.Uint32(id[:]))
+		}
+	}
+	return nil
+}
+
+// listName is the member that holds a body's elements.
+func (f *sentForm) listName(b *wire.Body) string {
+	for _, m := range b.Fields {
+		if m.Value == b.List {
+			return m.Name
+		}
+	}
+	return "messages"
+}
+
+// bytes is what a form takes in memory.
+func (f *sentForm) bytes() int64 { return int64(len(f.items)) * 2 * itemBytes }
+
+// theirs names the client's bytes of a piece; zero for what is ours alone.
+func (l *listing) theirs(i int) content.ID {
+	p := l.pieces[i]
+	if id, ok := l.changed[p.ID]; ok && p.Elem {
+		return id
+	}
+	if p.Elem && p.N < 0 {
+		return content.ID{}
+	}
+	return p.ID
+}
+
+// ours reports whether a difference is our doing and not the client's: the
+// element is one of ours, or the client's bytes of both are the same.
+func ours(old, now *listing, d session.Divergence) bool {
+	o, n := content.ID{}, content.ID{}
+	if d.OldOf >= 0 {
+		o = old.theirs(d.OldOf)
+	}
+	if d.NewOf >= 0 {
+		n = now.theirs(d.NewOf)
+	}
+	switch {
+	case d.OldOf < 0:
+		return n.IsZero()
+	case d.NewOf < 0:
+		return o.IsZero()
+	}
+	return o.IsZero() || n.IsZero() || o == n && old.pieces[d.OldOf].ID != now.pieces[d.NewOf].ID
+}
+
+// listing is a form as pieces, with what is needed to read one of them.
+type listing struct {
+	*sentForm
+	pieces []session.Piece
+	// between are the bytes of the pieces that are neither field nor element.
+	between map[content.ID][]byte
+	// body is the new body and inbound what it was made of; nil for an old one,
+	// which is read from the ledger. Fields are read as the client sent them: what
+	// we add to them never changes.
+	body, inbound *wire.Body
+	fields        []session.FieldRef
+	client        []byte // skeleton of what the client sent
+}
+
+func newListing(f *sentForm, body *wire.Body) *listing {
+	l := &listing{sentForm: f, body: body}
+	l.skeleton.Walk(l)
+	return l
 }
 
 // Between, Field and Element make the pieces; see wire.Walker.
@@ -148,6 +240,13 @@ func (l *listing) Element(i int) {
 
 // explain reads the two sides of a divergence and names its cause.
 func (c *Chain) explain(x *Exchange, old, now *listing, d session.Divergence) *session.FirstChange {
+	if ours(old, now, d) {
+		cause := session.ChangeFold
+		if x.prior.Kernel.Structure == x.next.Kernel.Structure {
+			cause = session.ChangeNudge
+		}
+		return session.OurChange(d.Offset, x.codec.List(), d.Index, cause)
+	}
 	ch := session.Change{Offset: d.Offset, Index: d.Index, ModelOld: x.before.model, ModelNew: x.frame.Model,
 		WireSwitch: x.before.wire != string(x.codec.Family())}
 	if d.OldOf >= 0 {
@@ -193,20 +292,46 @@ func (c *Chain) segment(x *Exchange, l *listing, p session.Piece) session.Segmen
 }
 
 func (c *Chain) pieceBytes(l *listing, p session.Piece) []byte {
+	if !p.Elem {
+		return c.fieldBytes(l, p)
+	}
+	if id, ok := l.changed[p.ID]; ok {
+		return c.kept(id)
+	}
+	if p.N < 0 { // ours alone, and kept nowhere by its bytes
+		return nil
+	}
 	if l.body != nil {
-		if !p.Elem {
-			return l.body.Field(p.Name)
-		}
 		for i := range l.items {
 			if l.items[i].N == p.N {
 				return l.body.Element(i)
 			}
 		}
 	}
-	if v, ok := l.skeleton.Inline(p.Name); ok && !p.Elem {
-		return v
+	return c.kept(p.ID)
+}
+
+func (c *Chain) fieldBytes(l *listing, p session.Piece) []byte {
+	if l.inbound != nil {
+		return l.inbound.Field(p.Name)
 	}
-	raw, err := c.ledger.Blob(context.Background(), p.ID)
+	var sk wire.Skeleton // of what the client sent
+	if sk.UnmarshalBinary(l.client) == nil {
+		if v, ok := sk.Inline(p.Name); ok {
+			return v
+		}
+	}
+	for _, f := range l.fields {
+		if f.Name == p.Name {
+			return c.kept(f.ID)
+		}
+	}
+	return nil
+}
+
+// kept are bytes of the ledger; a side that was purged stays empty.
+func (c *Chain) kept(id content.ID) []byte {
+	raw, err := c.ledger.Blob(context.Background(), id)
 	if err != nil {
 		c.log.Warn("the change report lacks one side", "err", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"holdfast/core/content"
 	"holdfast/core/session"
 	"holdfast/core/wire"
 )
@@ -35,7 +36,7 @@ func (c *Chain) degrade(x *Exchange, d session.Decision, evidence string) {
 // ledger that fails leaves on the full path. Either way the bytes are the
 // client's own.
 func (c *Chain) stepDown(x *Exchange, err error) {
-	x.out, x.view = x.raw, nil
+	c.floor(x)
 	if x.world != nil {
 		x.world.forget()
 	}
@@ -57,6 +58,42 @@ func (c *Chain) stepDown(x *Exchange, err error) {
 		x.traffic.Unheld = true
 		x.home, x.path, _ = session.HomeOf(x.traffic)
 		c.degrade(x, session.Decision{Cause: causeOf(err), Scope: "turn"}, place(err))
+	}
+}
+
+// floor makes the full path's body of what was planned, folds and all: the
+// client's own bytes may be longer than the window by now. Where nothing was
+// planned, or that fails too, those bytes are all there is.
+func (c *Chain) floor(x *Exchange) {
+	x.view, x.out, x.outgoing, x.offers = nil, x.raw, nil, false
+	if x.plan == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("the full path failed", "turn", x.id, "panic", fmt.Sprint(p))
+		}
+	}()
+	next := x.plan.Next
+	view := x.plan.FullView()
+	slots, err := c.slots(x.ctx, x, next, view)
+	if err != nil {
+		c.log.Error("the full path failed", "turn", x.id, "err", err)
+		return
+	}
+	add := x.additions(&next.Kernel)
+	out, err := x.codec.Render(x.body, slots, add)
+	if err != nil {
+		c.log.Error("the full path failed", "turn", x.id, "err", err)
+		return
+	}
+	x.view, x.out, x.outgoing, x.offers = view, out.Bytes(x.body), &out, len(add.Tools) > 0
+	if x.committed && !sameBytes(x.out, x.raw) {
+		if !out.Nudged {
+			add.Nudge = ""
+		}
+		x.done.View, _ = recordOf(view, slots, &next.Kernel, add)
+		x.done.OutHash = content.Of(x.out)
 	}
 }
 

@@ -15,8 +15,10 @@ import (
 
 	"holdfast/core/chain"
 	"holdfast/core/config"
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/upstream"
+	"holdfast/core/wire"
 	"holdfast/storage/ledger"
 )
 
@@ -40,8 +42,9 @@ type rig struct {
 	degraded []session.DegradeView
 	turns    []session.TurnView
 
-	up     *httptest.Server
-	bodies [][]byte
+	up *httptest.Server
+	// bodies are what reached the upstream less our additions, whole all of it.
+	bodies, whole [][]byte
 	// answer replaces the fixed reply when set.
 	answer http.HandlerFunc
 }
@@ -57,6 +60,18 @@ func newRig(t testing.TB, mode config.RolloutMode) *rig {
 	t.Cleanup(g.up.Close)
 	g.open()
 	t.Cleanup(func() { g.close() })
+	return g
+}
+
+// foldRig is a rig in which folding is on.
+func foldRig(t testing.TB, mode config.RolloutMode) *rig {
+	t.Helper()
+	g := newRig(t, mode)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cfg := *g.cfg
+	cfg.Fold.Enabled = true
+	g.cfg = &cfg
 	return g
 }
 
@@ -134,7 +149,7 @@ func (g *rig) publish(kind string, v any) {
 func (g *rig) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	b, _ := io.ReadAll(r.Body)
 	g.mu.Lock()
-	g.bodies = append(g.bodies, b)
+	g.bodies, g.whole = append(g.bodies, stripped(b)), append(g.whole, b)
 	answer := g.answer
 	g.mu.Unlock()
 	if answer != nil {
@@ -188,4 +203,35 @@ func (g *rig) lastTurn() session.TurnView {
 		g.t.Fatal("no turn has finished")
 	}
 	return g.turns[len(g.turns)-1]
+}
+
+// stripped is a body less what we add to every request of an armed session, cut
+// out exactly: our tools behind the client's, the paragraph at the end of its
+// system text. Everything else must be the client's.
+func stripped(body []byte) []byte {
+	for _, shape := range []fold.Shape{fold.ShapeAnthropic, fold.ShapeChat} {
+		var tools []byte
+		for _, t := range fold.ToolsJSON(shape, "") {
+			tools = append(append(tools, ','), t...)
+		}
+		if without := bytes.Replace(body, tools, nil, 1); len(without) != len(body) {
+			return unparagraphed(without)
+		}
+	}
+	return body
+}
+
+func unparagraphed(body []byte) []byte {
+	quoted := string(wire.Quote(fold.Paragraph))
+	for _, form := range []string{
+		`\n\n` + quoted[1:len(quoted)-1],
+		`,"system":` + quoted,
+		`{"role":"system","content":` + quoted + `},`,
+		`,{"type":"text","text":` + quoted + `}`,
+	} {
+		if without := bytes.Replace(body, []byte(form), nil, 1); len(without) != len(body) {
+			return without
+		}
+	}
+	return append([]byte("our paragraph is not in "), body...)
 }

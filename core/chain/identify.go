@@ -11,6 +11,7 @@ import (
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/usage"
 	"holdfast/core/wire"
@@ -253,6 +254,9 @@ func (c *Chain) align(x *Exchange) error {
 	}
 	c.chooseBranch(x)
 	if x.branch != nil {
+		if err := c.describe(x.ctx, x, x.branch.st); err != nil {
+			return err
+		}
 		x.prior = *x.branch.st
 		x.before = x.branch.last
 	}
@@ -286,7 +290,11 @@ func (c *Chain) load(ctx context.Context, w *world) error {
 		for _, at := range w.faults {
 			st.Head.Breaker = st.Head.Breaker.Next(at, true)
 		}
-		w.branches = append(w.branches, &branch{st: st, last: c.lastTurnOf(ctx, st), bypasses: c.bypass.ended.Load()})
+		echoes, err := c.ledger.Echoes(ctx, id)
+		if err != nil {
+			return storageError{session.CauseUnreadable, err}
+		}
+		w.branches = append(w.branches, &branch{st: st, last: c.lastTurnOf(ctx, st), echoes: c.openEchoes(echoes), bypasses: c.bypass.ended.Load()})
 	}
 	w.loaded = true
 	return nil
@@ -407,8 +415,8 @@ func (x *Exchange) newBranch(c *Chain, states []*session.State) {
 			h.World.SessRaw, h.Branch, h.Parent = h.Ledger, 0, ""
 		}
 	}
-	x.prior = session.State{Head: h}
-	x.prior.Head.Structure, x.prior.Head.Sum = newKernelState()
+	x.prior = session.State{Head: h, Kernel: fold.NewState()}
+	x.prior.Head.Structure, x.prior.Head.Sum = x.prior.Kernel.Seal()
 	x.before = lastTurn{}
 }
 

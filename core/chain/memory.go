@@ -43,6 +43,9 @@ type branch struct {
 	last lastTurn
 	// head names the first elements of the last list by one hash.
 	head head
+	// echoes are the private rounds by element; 0 for those of the last reply,
+	// whose element has not come yet. Never nil.
+	echoes map[int64]*echo
 	// served and compared count turns since the state was loaded.
 	served, compared int
 	// bypasses is Chain.bypass.ended as of the last turn.
@@ -67,8 +70,8 @@ type lastTurn struct {
 	id, at      int64
 	model, wire string
 	fields      []session.FieldRef
-	skeleton    []byte
-	items       []session.ListItem
+	skeleton    []byte // of what the client sent
+	form        *sentForm
 }
 
 // flight is a request between its identification and the end of its reply.
@@ -281,12 +284,26 @@ const (
 	repeatBytes = 48
 	itemBytes   = 40
 	branchBytes = 2048
+	metaBytes   = 320
 )
 
 func (w *world) measure() (n int64) {
 	for _, b := range w.branches {
 		n += branchBytes + int64(len(b.st.List))*elemBytes + int64(cap(b.st.Rows))*rowBytes +
-			int64(len(b.st.Repeats))*repeatBytes + int64(len(b.last.items))*itemBytes + int64(len(b.last.skeleton))
+			int64(len(b.st.Repeats))*repeatBytes + int64(len(b.st.Meta))*metaBytes + b.last.form.bytes() + int64(len(b.last.skeleton)) + b.echoBytes()
+	}
+	return n
+}
+
+// echoBytes is the size of the private rounds kept for rendering.
+func (b *branch) echoBytes() (n int64) {
+	for _, e := range b.echoes {
+		for i := range e.Rounds {
+			n += int64(len(e.Rounds[i].Assistant))
+			for _, r := range e.Rounds[i].Results {
+				n += int64(len(r.Text))
+			}
+		}
 	}
 	return n
 }
@@ -349,15 +366,18 @@ func tagged(raw content.ID, f wire.Family) content.ID {
 	return raw
 }
 
-// lastTurnOf reads what the change report needs from the ledger; without it
-// the first report after a restart is missing, nothing else.
+// lastTurnOf reads what the next turn needs of the one before a restart; its
+// form is rendered again only when the change report asks for it. Without it
+// the first report is missing, nothing else.
 func (c *Chain) lastTurnOf(ctx context.Context, st *session.State) lastTurn {
+	lt := lastTurn{model: st.Head.Model, wire: st.Head.Wire, form: &sentForm{}}
 	rec, err := c.ledger.Turn(ctx, st.Head.ListTurn)
-	if err != nil || rec.View != nil {
-		return lastTurn{model: st.Head.Model, wire: st.Head.Wire}
+	if err != nil {
+		return lt
 	}
+	lt.id, lt.at, lt.model, lt.wire, lt.skeleton = rec.ID, rec.At, rec.Model, rec.WireIn, rec.Skeleton
+	lt.form.rec = rec
 	var sk wire.Skeleton
-	lt := lastTurn{id: rec.ID, at: rec.At, model: rec.Model, wire: rec.WireIn, skeleton: rec.Skeleton, items: rec.Items}
 	if sk.UnmarshalBinary(rec.Skeleton) == nil {
 		for _, f := range sk.FieldHashes() {
 			lt.fields = append(lt.fields, session.FieldRef{Name: f.Name, ID: f.ID, Hash: f.ID.String()})

@@ -28,6 +28,12 @@ type item struct {
 	id   int
 	kind string // "user", "assistant", "call", "think"
 	n    int    // parallel calls of a round
+	pad  int    // how often the text says so
+}
+
+// says is what a text item says.
+func (it item) says() string {
+	return fmt.Sprintf("%s %d says something <about> \u00e9 \"%d\"", it.kind, it.id, it.id) + strings.Repeat(" and so on", it.pad)
 }
 
 // spelled is how an element was spelled when it was first stored: with a
@@ -70,7 +76,8 @@ const (
 // elements renders an item on a wire. marked is for the last element of the
 // list; Anthropic clients put the marker there and take the array form with it.
 func (it item) elements(wire string, array, marked bool) []string {
-	text := fmt.Sprintf("%s %d says something <about> \u00e9 \\\"%d\\\"", it.kind, it.id, it.id)
+	quoted, _ := json.Marshal(it.says())
+	text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", "\u00e9", `\u00e9`).Replace(string(quoted[1 : len(quoted)-1]))
 	switch it.kind {
 	case "call":
 		return it.round(wire, marked)
@@ -102,11 +109,11 @@ func (it item) round(wire string, marked bool) []string {
 				mark = `,"cache_control":{"type":"ephemeral"}`
 			}
 			calls = append(calls, fmt.Sprintf(`{"type":"tool_use","id":%q,"name":"bash","input":{"cmd":"echo %d","n":1.50}}`, id, i))
-			results = append(results, fmt.Sprintf(`{"type":"tool_result","tool_use_id":%q,"content":"out %d"%s}`, id, it.id, mark))
+			results = append(results, fmt.Sprintf(`{"type":"tool_result","tool_use_id":%q,"content":"out %d%s"%s}`, id, it.id, strings.Repeat(" and so on", it.pad), mark))
 			continue
 		}
 		calls = append(calls, fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"bash","arguments":"{\"n\": 1.5, \"cmd\":\"echo %d\"}"}}`, id, i))
-		results = append(results, fmt.Sprintf(`{"role":"tool","tool_call_id":%q,"content":"out %d"}`, id, it.id))
+		results = append(results, fmt.Sprintf(`{"role":"tool","tool_call_id":%q,"content":"out %d%s"}`, id, it.id, strings.Repeat(" and so on", it.pad)))
 	}
 	if wire == wireA {
 		return []string{`{"role":"assistant","content":[` + strings.Join(calls, ",") + `]}`, `{"role":"user","content":[` + strings.Join(results, ",") + `]}`}
@@ -165,6 +172,7 @@ type player struct {
 	seed uint64
 	next int
 	mode config.RolloutMode
+	pad  int
 	log  []string
 
 	snapshots, requests, putBack int
@@ -177,7 +185,7 @@ func (p *player) fail(format string, args ...any) {
 
 func (p *player) newItem(kind string) item {
 	p.next++
-	return item{id: p.next, kind: kind, n: 1 + p.r.IntN(3)}
+	return item{id: p.next, kind: kind, n: 1 + p.r.IntN(3), pad: p.pad}
 }
 
 // turn appends what a new user turn or a tool round adds.
@@ -422,8 +430,12 @@ func (k *talk) after(mode config.RolloutMode, changed, restamp bool) {
 func (p *player) replayed(turn int64, in, out []byte) {
 	for part, want := range map[chain.Part][]byte{chain.Inbound: in, chain.Outbound: out} {
 		got, err := chain.Replay(context.Background(), p.g.db, turn, part)
+		if part == chain.Outbound {
+			got = stripped(got)
+		}
 		if err != nil || !bytes.Equal(got, want) {
-			p.fail("replay of %s of turn %d: %v\ngot  %s\nwant %s", part, turn, err, got, want)
+			n := commonPrefix(string(got), string(want))
+			p.fail("replay of %s of turn %d: %v\nfrom byte %d on got  %s\nwant %s", part, turn, err, n, clipped(string(got[max(0, n-60):])), clipped(string(want[max(0, n-60):])))
 		}
 	}
 }

@@ -1,12 +1,15 @@
 package chain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/wire"
 )
@@ -71,8 +74,8 @@ func rebuild(ctx context.Context, l session.Ledger, rec *session.TurnRecord) ([]
 	return sk.Build(func(id content.ID) ([]byte, error) { return l.Blob(ctx, id) }, elems)
 }
 
-// replayOutbound applies the recorded view to the rebuilt inbound body with
-// the splice that sent it.
+// replayOutbound renders the recorded view and additions into the rebuilt
+// inbound body, as they were rendered when it was sent.
 func replayOutbound(ctx context.Context, l session.Ledger, rec *session.TurnRecord, raw []byte) ([]byte, error) {
 	if rec.View == nil {
 		if rec.OutHash != rec.InHash {
@@ -80,40 +83,205 @@ func replayOutbound(ctx context.Context, l session.Ledger, rec *session.TurnReco
 		}
 		return raw, nil
 	}
-	codec := codecs()[wire.Family(rec.WireOut)]
-	if codec == nil {
-		return nil, fmt.Errorf("%w: wire %q", session.ErrUnknown, rec.WireOut)
-	}
-	body, err := wire.Cut(raw, codec.List())
+	sent, body, err := renderAgain(ctx, l, rec, raw)
 	if err != nil {
 		return nil, err
 	}
-	view, err := viewOf(ctx, l, rec.View)
-	if err != nil {
-		return nil, err
-	}
-	out := wire.Splice(body, view)
+	out := sent.Bytes(body)
 	if content.Of(out) != rec.OutHash {
-		return nil, fmt.Errorf("%w: outbound of turn %d", ErrReplay, rec.ID)
+		return out, fmt.Errorf("%w: outbound of turn %d", ErrReplay, rec.ID)
 	}
 	return out, nil
 }
 
-func viewOf(ctx context.Context, l session.Ledger, runs []session.ViewRun) (view []wire.Item, err error) {
-	for _, r := range runs {
-		if r.N != 0 {
-			raw, err := l.Blob(ctx, r.Blob)
-			if err != nil {
-				return nil, fmt.Errorf("element %d: %w", r.N, err)
-			}
-			view = append(view, wire.Item{Inbound: -1, Raw: raw})
-			continue
-		}
-		for j := r.From; j < r.To; j++ {
-			view = append(view, wire.Item{Inbound: j})
+func renderAgain(ctx context.Context, l session.Ledger, rec *session.TurnRecord, raw []byte) (*wire.Outgoing, *wire.Body, error) {
+	codec := codecs()[wire.Family(rec.WireOut)]
+	if codec == nil {
+		return nil, nil, fmt.Errorf("%w: wire %q", session.ErrUnknown, rec.WireOut)
+	}
+	body, err := wire.Cut(raw, codec.List())
+	if err != nil {
+		return nil, nil, err
+	}
+	r := recorded{ctx: ctx, l: l, rec: rec}
+	for i := range rec.View {
+		if err := r.take(&rec.View[i]); err != nil {
+			return nil, nil, err
 		}
 	}
-	return view, nil
+	out, err := codec.Render(body, r.slots, r.add)
+	return &out, body, err
+}
+
+// recordOf tells what leaves as runs: the view, then everything we add. The
+// blobs are those the ledger may not have yet.
+func recordOf(view []session.ViewItem, slots []wire.Slot, k *fold.State, add wire.Additions) (runs []session.ViewRun, blobs []session.Blob) {
+	for i, v := range view {
+		last := len(runs) - 1
+		switch {
+		case v.Block != 0:
+			runs = append(runs, session.ViewRun{Block: v.Block, Blob: k.Block(v.Block).Body})
+		case v.Inbound < 0:
+			runs = append(runs, session.ViewRun{N: v.Elem, Blob: content.Of(slots[i].Raw), Overlays: v.Overlays})
+		case len(v.Overlays) > 0:
+			runs = append(runs, session.ViewRun{From: v.Inbound, To: v.Inbound + 1, Overlays: v.Overlays})
+		case last >= 0 && plainRun(&runs[last]) && runs[last].To == v.Inbound:
+			runs[last].To++
+		default:
+			runs = append(runs, session.ViewRun{From: v.Inbound, To: v.Inbound + 1})
+		}
+	}
+	added := func(name string, text []byte) {
+		if len(text) == 0 {
+			return
+		}
+		id := content.Of(text)
+		runs = append(runs, session.ViewRun{Add: name, Blob: id})
+		blobs = append(blobs, session.Blob{ID: id, Raw: text})
+	}
+	added(session.AddParagraph, []byte(add.Paragraph))
+	if len(add.Tools) > 0 {
+		added(session.AddTools, toolList(add.Tools))
+	}
+	added(session.AddNudge, []byte(add.Nudge))
+	for i, v := range view {
+		if slots[i].Echo != nil { // kept in a table of their own
+			runs = append(runs, session.ViewRun{Add: session.AddEcho, From: i, N: v.Elem})
+		}
+	}
+	if add.Strict {
+		runs = append(runs, session.ViewRun{Add: session.AddStrict})
+	}
+	return runs, blobs
+}
+
+// toolList keeps tools byte for byte, one a line: a value has no line breaks.
+func toolList(tools []json.RawMessage) []byte {
+	var out []byte
+	for i, t := range tools {
+		if i > 0 {
+			out = append(out, '\n')
+		}
+		out = append(out, t...)
+	}
+	return out
+}
+
+func plainRun(r *session.ViewRun) bool {
+	return r.N == 0 && r.Block == 0 && r.Add == "" && len(r.Overlays) == 0
+}
+
+// mustJSON marshals values that always do.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("chain: internal error: a value does not marshal: " + err.Error())
+	}
+	return b
+}
+
+// recorded reads runs back into what was rendered.
+type recorded struct {
+	ctx context.Context
+	l   session.Ledger
+	rec *session.TurnRecord
+	// kernel is read when the first carrier asks for it.
+	kernel *fold.State
+	slots  []wire.Slot
+	add    wire.Additions
+}
+
+func (r *recorded) take(run *session.ViewRun) error {
+	switch {
+	case run.Add != "":
+		return r.addition(run)
+	case run.Block != 0:
+		text, err := r.carrier(run)
+		r.slots = append(r.slots, wire.Slot{Item: wire.Item{Inbound: -1}, Carrier: text})
+		return err
+	case run.N != 0:
+		raw, err := r.l.Blob(r.ctx, run.Blob)
+		if err != nil {
+			return fmt.Errorf("element %d: %w", run.N, err)
+		}
+		return r.element(wire.Item{Inbound: -1, Raw: raw}, run.N, run.Overlays)
+	}
+	for j := run.From; j < run.To; j++ {
+		if err := r.element(wire.Item{Inbound: j}, r.rec.Items[j].N, run.Overlays); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *recorded) element(it wire.Item, n int64, shortened []fold.Shortened) error {
+	s := wire.Slot{Item: it}
+	if len(shortened) > 0 {
+		elems, err := r.l.Elements(r.ctx, r.rec.Ledger, []int64{n})
+		if err != nil {
+			return err
+		}
+		s.Overlays = overlays(shortened, elems[0].Ref)
+	}
+	r.slots = append(r.slots, s)
+	return nil
+}
+
+func (r *recorded) carrier(run *session.ViewRun) (string, error) {
+	if r.kernel == nil {
+		st, err := r.l.Load(r.ctx, r.rec.Ledger)
+		if err != nil {
+			return "", err
+		}
+		r.kernel = &st.Kernel
+	}
+	b := r.kernel.Block(run.Block)
+	if b == nil {
+		return "", fmt.Errorf("%w: block b%d", session.ErrUnknown, run.Block)
+	}
+	body, err := bodyOf(r.ctx, r.l, run.Blob)
+	if err != nil {
+		return "", fmt.Errorf("block b%d: %w", run.Block, err)
+	}
+	return fold.CarrierText(b, body), nil
+}
+
+func (r *recorded) addition(run *session.ViewRun) error {
+	switch run.Add {
+	case session.AddStrict:
+		r.add.Strict = true
+		return nil
+	case session.AddEcho:
+		return r.echo(run)
+	}
+	text, err := r.l.Blob(r.ctx, run.Blob)
+	if err != nil {
+		return fmt.Errorf("our %s: %w", run.Add, err)
+	}
+	switch run.Add {
+	case session.AddParagraph:
+		r.add.Paragraph = string(text)
+	case session.AddTools:
+		for line := range bytes.SplitSeq(text, []byte("\n")) {
+			r.add.Tools = append(r.add.Tools, line)
+		}
+	case session.AddNudge:
+		r.add.Nudge = string(text)
+	}
+	return nil
+}
+
+func (r *recorded) echo(run *session.ViewRun) error {
+	stored, err := r.l.Echoes(r.ctx, r.rec.Ledger)
+	if err != nil {
+		return err
+	}
+	var e echo
+	if err := json.Unmarshal(stored[run.N], &e); err != nil || run.From >= len(r.slots) {
+		return fmt.Errorf("%w: the private rounds of element %d", session.ErrNotKept, run.N)
+	}
+	r.slots[run.From].Echo = e.private()
+	return nil
 }
 
 func replayResponse(ctx context.Context, l session.Ledger, rec *session.TurnRecord) ([]byte, error) {

@@ -3,25 +3,48 @@ package chain
 import (
 	"holdfast/core/chat"
 	"holdfast/core/content"
-	"holdfast/core/fold"
 	"holdfast/core/session"
-	"holdfast/core/usage"
-	"holdfast/core/wire"
 )
 
-// rewrite plans the turn: what alignment changed, then what the kernel changes.
-// The kernel is the identity for now; its events will join the plan's.
+// rewrite plans the turn: what alignment changed, then what the kernel changes,
+// then what leaves.
 func (c *Chain) rewrite(x *Exchange) error {
 	in := x.inbound(c)
 	x.plan = session.MakePlan(&x.prior, x.create, &x.al, &in)
 	x.plan.Commit.Blobs = append(x.plan.Commit.Blobs, x.newFields()...)
-	list := x.plan.Next.List
-	elems := make([]fold.Element, len(list))
-	for i := range list {
-		elems[i] = fold.Element{N: list[i].N, Tokens: usage.EstimateBytes(x.body.Elements[i].Len())}
+	if err := c.inherit(x); err != nil {
+		return err
 	}
-	fold.Rewrite(elems, x.plan.Next.Kernel, fold.Limits{Window: x.window}, usage.Usage{})
+	if err := c.kernel(x); err != nil {
+		return err
+	}
+	c.attach(x)
 	return c.render(x)
+}
+
+// maxDonors is how many ledgers a new branch looks at for folds to take over.
+const maxDonors = 4
+
+// inherit takes over, for a new branch, the folds of ledgers whose elements are
+// all in its list: a resumed or forked copy would overflow at once otherwise.
+func (c *Chain) inherit(x *Exchange) error {
+	if !x.create || !x.holdsTools() {
+		return nil
+	}
+	donors, err := c.ledger.Donors(x.ctx, x.keys, maxDonors)
+	if err != nil {
+		return storageError{session.CauseUnreadable, err}
+	}
+	for _, id := range donors {
+		donor, err := c.ledger.Load(x.ctx, id)
+		if err != nil {
+			return storageError{session.CauseUnreadable, err}
+		}
+		if err := x.plan.Inherit(donor); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (x *Exchange) inbound(c *Chain) session.Inbound {
@@ -84,22 +107,3 @@ func (x *Exchange) title() string {
 	}
 	return ""
 }
-
-// items turns a view into what the splice takes; stored bytes come from blob.
-func items(view []session.ViewItem, stored func(session.ViewItem) ([]byte, error)) ([]wire.Item, error) {
-	out := make([]wire.Item, len(view))
-	for i, v := range view {
-		out[i].Inbound = v.Inbound
-		if v.Inbound >= 0 {
-			continue
-		}
-		raw, err := stored(v)
-		if err != nil {
-			return nil, err
-		}
-		out[i].Raw = raw
-	}
-	return out, nil
-}
-
-func newKernelState() ([]byte, content.ID) { return fold.NewState().Seal() }

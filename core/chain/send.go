@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"holdfast/core/session"
 	"holdfast/core/upstream"
 )
 
@@ -31,16 +32,44 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 		c.unreachable(w, x, err)
 		return
 	}
+	if resp.StatusCode == http.StatusBadRequest && x.thinksPrivately() {
+		if resp, err = c.unthought(ctx, x, resp); err != nil {
+			c.unreachable(w, x, err)
+			return
+		}
+	}
 	defer resp.Body.Close()
+	if looped := c.looped(ctx, x, resp); looped != nil {
+		resp = looped
+	}
 	stop() // from here on a departure is judged by what has been relayed
 	c.relay(w, x, resp, begun, cancel)
+}
+
+// unthought sends a refused request once more without the reasoning of private
+// rounds: the provider may not take it back. The client's own is the client's
+// affair. When that is refused too, the client gets the answer it would have
+// got without us.
+func (c *Chain) unthought(ctx context.Context, x *Exchange, refused *http.Response) (*http.Response, error) {
+	x.world.mu.Lock()
+	x.unthink = true
+	out, err := c.rendered(x, x.plan.Next, x.view)
+	x.world.mu.Unlock()
+	if err != nil {
+		c.log.Error("a refused request could not be rendered again", "turn", x.id, "err", err)
+		return refused, nil
+	}
+	refused.Body.Close()
+	c.degrade(x, session.Decision{Cause: session.CauseSignature, Scope: "turn"}, "an earlier turn")
+	x.out = out
+	body, header := x.outbound()
+	return c.upstream.SendBytes(ctx, &x.target, x.r.Method, header, body)
 }
 
 // outbound is the body as it leaves and its headers: the client's compressed
 // bytes while they still say what is sent, plain bytes otherwise.
 func (x *Exchange) outbound() ([]byte, http.Header) {
-	same := len(x.out) == len(x.raw) && (len(x.out) == 0 || &x.out[0] == &x.raw[0])
-	if same {
+	if sameBytes(x.out, x.raw) {
 		return x.arrived, x.r.Header
 	}
 	h := x.r.Header.Clone()

@@ -3,12 +3,12 @@ package chain
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"holdfast/core/session"
-	"holdfast/core/wire"
 )
 
 // DefaultTripwire is the budget of a comparison before sending; over it the
@@ -36,7 +36,7 @@ func (c *Chain) tripwire(x *Exchange) error {
 	c.compared(x, v, why)
 	if v == session.Different {
 		x.fire(c, session.Facts{PathsDiffer: true})
-		x.out = x.raw
+		c.floor(x)
 	}
 	return nil
 }
@@ -84,25 +84,39 @@ func (c *Chain) compare(ctx context.Context, x *Exchange, reload bool) (session.
 		}
 		rows = st.Rows
 	}
-	view, err := session.SnapshotView(rows, x.next.List)
+	st := *x.next
+	st.Rows = rows
+	snapshot, err := snapshotView(&st)
 	if err != nil {
 		return session.Different, err.Error()
 	}
-	kept := view[:0:0]
-	for _, v := range view {
-		if v.Inbound >= 0 {
-			kept = append(kept, v)
-		}
+	whole := session.WholeView(st.Elements(), st.List, st.Kernel)
+	if !session.SameView(snapshot, whole) {
+		return session.Different, "the views differ"
 	}
-	its, err := items(kept, nil)
-	if err != nil {
-		return session.Different, err.Error()
-	}
-	if !bytes.Equal(wire.Splice(x.body, its), x.raw) {
-		return session.Drift, "bytes"
+	if err := c.sameBytes(x, &st, snapshot, whole); err != nil {
+		return session.Drift, err.Error()
 	}
 	return session.ByteEqual, ""
 }
+
+// sameBytes renders both views of one state and holds them against each other.
+func (c *Chain) sameBytes(x *Exchange, st *session.State, views ...[]session.ViewItem) error {
+	var first []byte
+	for i, view := range views {
+		b, err := c.rendered(x, st, view)
+		if err != nil {
+			return err
+		}
+		if i > 0 && !bytes.Equal(b, first) {
+			return errDrift
+		}
+		first = b
+	}
+	return nil
+}
+
+var errDrift = errors.New("bytes")
 
 // compared notes a verdict for the turn row and the status.
 func (c *Chain) compared(x *Exchange, v session.Verdict, why string) {

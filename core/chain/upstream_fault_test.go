@@ -251,7 +251,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestDrip: every piece reaches the client before the next one is written.
+// TestDrip: every piece reaches the client before the next one is written. (A
+// reply that may call our tools leaves in whole events: TestDripEvents.)
 func TestDrip(t *testing.T) {
 	g := newRig(t, config.On)
 	whole := strings.Join(streamed, "")
@@ -266,7 +267,7 @@ func TestDrip(t *testing.T) {
 			}
 		}
 	})
-	resp, err := faultClient(t).Do(g.request(t.Context(), "POST", anthropicPath, anthropicBody(user("q")), sessionHeader, "drip"))
+	resp, err := faultClient(t).Do(g.request(t.Context(), "POST", anthropicPath, toolless(anthropicBody(user("q"))), sessionHeader, "drip"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,6 +276,42 @@ func TestDrip(t *testing.T) {
 		var b [1]byte
 		if _, err := io.ReadFull(resp.Body, b[:]); err != nil || b[0] != whole[i] {
 			t.Fatalf("byte %d: %q, %v", i, b, err)
+		}
+		next <- struct{}{}
+	}
+	if rest, err := io.ReadAll(resp.Body); err != nil || len(rest) > 0 {
+		t.Fatalf("%q, %v", rest, err)
+	}
+	g.settle()
+	if turn := g.lastTurn(); turn.Usage != streamedUsage || turn.Truncated {
+		t.Errorf("%+v", turn)
+	}
+}
+
+// TestDripEvents: every event of a reply that may call our tools reaches the
+// client before the next one is written.
+func TestDripEvents(t *testing.T) {
+	g := newRig(t, config.On)
+	next := make(chan struct{})
+	g.setAnswer(func(w http.ResponseWriter, r *http.Request) {
+		for _, e := range streamed {
+			writeEvents(w, e)
+			select {
+			case <-next:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	resp, err := faultClient(t).Do(g.request(t.Context(), "POST", anthropicPath, anthropicBody(user("q")), sessionHeader, "drip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for i, e := range streamed {
+		b := make([]byte, len(e))
+		if _, err := io.ReadFull(resp.Body, b); err != nil || string(b) != e {
+			t.Fatalf("event %d: %q, %v", i, b, err)
 		}
 		next <- struct{}{}
 	}
@@ -386,7 +423,7 @@ func TestLeavesAtTheEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := decoded(resp.Body, coding)
+			body, err := decoded(resp.Body, resp.Header.Get("Content-Encoding"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -516,7 +553,7 @@ func TestEncodedReplies(t *testing.T) {
 				}
 				out.Close()
 			})
-			resp, got, err := g.do(g.request(t.Context(), "POST", anthropicPath, anthropicBody(user(fmt.Sprint(coding, stream))), sessionHeader, "enc"+coding))
+			resp, got, err := g.do(g.request(t.Context(), "POST", anthropicPath, toolless(anthropicBody(user(fmt.Sprint(coding, stream)))), sessionHeader, "enc"+coding))
 			if err != nil || !bytes.Equal(got, wrote.Bytes()) || resp.Header.Get("Content-Encoding") != coding {
 				t.Errorf("%s stream %t: %d bytes of %d, encoding %q, %v", coding, stream, len(got), wrote.Len(), resp.Header.Get("Content-Encoding"), err)
 			}
@@ -590,7 +627,7 @@ func TestHeadersBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.Copy(io.Discard, resp.Body)
-	want := map[string]string{"X-Kept": "1|2", "Accept-Encoding": "br;q=0.5", "X-Holdfast-Hop": "1", "Content-Length": fmt.Sprint(len(anthropicBody(user("q"))))}
+	want := map[string]string{"X-Kept": "1|2", "Accept-Encoding": "br;q=0.5", "X-Holdfast-Hop": "1", "Content-Length": fmt.Sprint(len(g.whole[len(g.whole)-1]))}
 	for k, v := range got {
 		if want[k] != strings.Join(v, "|") {
 			t.Errorf("the upstream got %s: %q", k, v)

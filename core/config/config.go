@@ -62,6 +62,10 @@ type Rollout struct {
 // Fold is when the kernel asks for folds, and what it leaves alone. Percentages
 // are of the model's window.
 type Fold struct {
+	// Enabled offers the model our tools, so that it may fold its history. Off,
+	// which is how it is shipped while folding is tried out, nothing is added to
+	// any request; sessions armed while it was on stay so.
+	Enabled          bool         `toml:"enabled"`
 	WindowPercent    float64      `toml:"window_percent"`
 	EmergencyPercent float64      `toml:"emergency_percent"`
 	GrowthTokens     usage.Tokens `toml:"growth_tokens"`

@@ -59,7 +59,8 @@ type Model struct {
 type labelled struct {
 	exchanges []*Recording
 	underWay  int
-	// failed counts the faults already played, by kind, so that a retry passes.
+	// failed counts the faults already played, by kind, so that a retry passes,
+	// and the rounds of directives that ask for it, by their text.
 	failed map[string]int
 }
 
@@ -213,7 +214,7 @@ func (m *Model) converse(out *reply, label string, wire wireFormat) {
 		out.json(http.StatusBadRequest, errorBody("invalid_request_error", err.Error()))
 		return
 	}
-	turn := m.plan(q)
+	turn := m.plan(label, q)
 	if turn.Err != 0 && m.once(label, "err", max(turn.ErrN, 1)) {
 		wire.fault(out, turn.Err)
 		return
@@ -232,11 +233,24 @@ func (m *Model) converse(out *reply, label string, wire wireFormat) {
 }
 
 // plan chooses the turn to play.
-func (m *Model) plan(q request) Turn {
+func (m *Model) plan(label string, q request) Turn {
 	if m.script != nil {
 		return m.script.at(q.assistants)
 	}
-	return q.directive().turn(q)
+	d := q.directive()
+	if d.Played && len(q.tools) > 0 {
+		q.rounds = m.played(label, q.text)
+	}
+	return d.turn(q)
+}
+
+// played is how often the directive in a text was played before under a label.
+func (m *Model) played(label, text string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.label(label)
+	l.failed[text]++
+	return l.failed[text] - 1
 }
 
 // request is what the model needs to know of a request, on either wire.

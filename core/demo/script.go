@@ -76,6 +76,9 @@ type directive struct {
 	Reasoning bool     `json:"reasoning"`
 	Redacted  bool     `json:"redacted"`
 	Usage     Usage    `json:"usage"`
+	// Played counts the rounds by what the model played, not by what the request
+	// still shows of them: for sessions that are folded on the way.
+	Played bool `json:"played"`
 	Faults
 }
 

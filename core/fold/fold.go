@@ -1,72 +1,69 @@
 // Package fold is the compression kernel: values in, values out. It has no
-// clock, context, log, file or global; time and token counts are arguments, and
-// its state is plain data that round-trips through JSON.
+// clock, context, log, file or global; time, token counts, prices and texts are
+// arguments, and its memory is plain data that round-trips through JSON.
 //
-// This version is the identity: it folds nothing, so that exactness is proven
-// before anything is changed. Its signature is the one the folding kernel
-// keeps, and every event it will emit can already be stored and replayed.
+// The model writes the summaries; the kernel decides when to ask for one, what
+// may be folded, and keeps the books. A turn is Align (what the client's list
+// did to the folds), then Rewrite (what survival demands, and whether to ask).
+// A tool call of the model is Session.Needs (which texts), then Session.Run.
+// View says what the model sees; the events say which rows to flip.
 package fold
 
-import (
-	"encoding/json"
-	"fmt"
+import "holdfast/core/usage"
 
-	"holdfast/core/content"
-	"holdfast/core/usage"
+// Limits are what a turn is decided under.
+type Limits struct {
+	// Window is the model's window; Reserve what of it is kept for the reply
+	// where both share it.
+	Window, Reserve usage.Tokens
+	// Frame is an estimate of what is no element: system field, tools, ours too.
+	Frame usage.Tokens
+	// Growth is the step after which folding is worth asking for.
+	Growth usage.Tokens
+	// Pressure and Emergency are percentages of the usable window.
+	Pressure, Emergency float64
+	// Economics asks below pressure only when the bill goes down; Terms is what
+	// that is reckoned with.
+	Economics bool
+	Terms     usage.Terms
+	// Protect are globs of tool names whose calls and results are left alone.
+	Protect []string
+	// Forced says that the request forces a tool, so that asking is useless.
+	Forced bool
+	// HeldOut says that this session's folds are skipped to measure without.
+	HeldOut bool
+}
+
+// The defaults of the limits a user may set.
+const (
+	DefaultGrowth    usage.Tokens = 50_000
+	DefaultPressure  float64      = 75
+	DefaultEmergency float64      = 95
 )
 
-// StateVersion is the version of the stored kernel state this code writes.
-const StateVersion = 1
+// usable is the window less the reserve.
+func (l *Limits) usable() usage.Tokens { return max(1, l.Window-l.Reserve) }
 
-// State is the part of the kernel's memory that a checkpoint seals: blocks,
-// overlays, hides and protect marks. The identity kernel keeps none.
-type State struct {
-	// Version is the layout of this value; a newer one is not read.
-	Version int `json:"v"`
-	// Structure counts the changes to what is folded; a checkpoint that names
-	// another number is not current.
-	Structure int64 `json:"structure"`
+// filled sets what was left at zero to its default.
+func (l Limits) filled() Limits {
+	if l.Window == 0 {
+		l.Window = usage.DefaultWindow
+	}
+	if l.Growth == 0 {
+		l.Growth = DefaultGrowth
+	}
+	if l.Pressure == 0 {
+		l.Pressure = DefaultPressure
+	}
+	if l.Emergency == 0 {
+		l.Emergency = DefaultEmergency
+	}
+	return l
 }
 
-// NewState is the state of a conversation in which nothing was folded.
-func NewState() State { return State{Version: StateVersion} }
-
-// Seal returns the canonical JSON of s and its checksum.
-func (s State) Seal() ([]byte, content.ID) {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic("fold: internal error: state does not marshal: " + err.Error())
-	}
-	return b, content.Of(b)
-}
-
-// OpenState reads a sealed state back; a checksum or version that does not fit
-// is an error, never a guess.
-func OpenState(b []byte, sum content.ID) (State, error) {
-	if content.Of(b) != sum {
-		return State{}, fmt.Errorf("fold: stored state does not match its checksum")
-	}
-	var s State
-	if err := json.Unmarshal(b, &s); err != nil {
-		return State{}, fmt.Errorf("fold: stored state: %w", err)
-	}
-	if s.Version != StateVersion {
-		return State{}, fmt.Errorf("fold: stored state has version %d, this program reads %d", s.Version, StateVersion)
-	}
-	return s, nil
-}
-
-// Element is what the kernel sees of one element.
-type Element struct {
-	// N is the ledger number.
-	N int64
-	// Tokens is an estimate until the upstream reported.
-	Tokens usage.Tokens
-}
-
-// Limits are the window figures of the model in use, in tokens.
-type Limits struct {
-	Window usage.Tokens
+// at is so many percent of the usable window.
+func (l *Limits) at(percent float64) usage.Tokens {
+	return usage.Tokens(float64(l.usable()) * percent / 100)
 }
 
 // EventKind is one of the twelve structural changes a ledger knows.
@@ -90,7 +87,8 @@ const (
 )
 
 // Event is one structural change, addressed by element numbers alone, with the
-// witness that justifies it. It is stored with the checkpoint.
+// witness that justifies it. It is stored with the checkpoint. Events are
+// carried out in order.
 type Event struct {
 	Kind  EventKind `json:"kind"`
 	Elems []int64   `json:"elems,omitempty"`
@@ -101,15 +99,34 @@ type Event struct {
 	After int64 `json:"after,omitempty"`
 	// Keys are the element keys the event was decided on, in step with Elems.
 	Keys []string `json:"keys,omitempty"`
+	// Block is the block of a fold, unfold, inherit or purge. A fold's Elems are
+	// all it covers in list order, those of its Children among them: their
+	// carriers go with it. The carrier stands at element Anchor, and its text is
+	// the block's body.
+	Block    int64   `json:"block,omitempty"`
+	Tier     int     `json:"tier,omitempty"`
+	Anchor   int64   `json:"anchor,omitempty"`
+	Children []int64 `json:"children,omitempty"`
+	// Body is the text of a block made by this event, to be stored under the
+	// block's name for it; nil where the block is older.
+	Body *Body `json:"-"`
+	// Cores are the shortened parts of an overlay, in step with Elems.
+	Cores []int `json:"cores,omitempty"`
 }
 
-// Nudge asks the model to fold. The identity kernel never asks.
-type Nudge struct {
-	Text string
-}
-
-// Rewrite decides what the model sees. The identity kernel returns the elements
-// and the state it was given.
-func Rewrite(elements []Element, st State, _ Limits, _ usage.Usage) (view []Element, next State, events []Event, nudge *Nudge) {
-	return elements, st, nil, nil
+// Rewrite decides what the model sees this turn: it keeps the request inside
+// the window, and asks the model to fold where that pays or must be. u is the
+// upstream's last report if the rhythm has not had it yet (Report and Book), else
+// zero. The same arguments give the same answer.
+func Rewrite(elements []Element, st State, rh Rhythm, lim Limits, u usage.Usage) (view []Item, next State, rhythm Rhythm, events []Event, nudge *Nudge) {
+	lim = lim.filled()
+	rh = rh.Report(u).Book(u, lim.Terms).settle(&st)
+	p := newPicture(elements, &st)
+	next, rh, events = survive(p, rh, &lim)
+	if events != nil {
+		p = newPicture(elements, &next)
+	}
+	rh, nudge = ask(p, rh, &lim)
+	rh.Sent = lim.Frame + p.size()
+	return p.view(), next, rh, events, nudge
 }

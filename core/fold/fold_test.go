@@ -13,16 +13,45 @@ import (
 )
 
 func TestStateRoundTrip(t *testing.T) {
-	for _, s := range []State{NewState(), {Version: StateVersion, Structure: 41}} {
+	k := started(t, 12)
+	k.fold("m1", "m6")
+	k.fold("b1", "m10")
+	k.st = Keep(k.st, []int64{20}, true)
+	for _, s := range []State{NewState(), {Version: StateVersion, Structure: 41}, k.st} {
 		text, sum := s.Seal()
 		back, err := OpenState(text, sum)
-		if err != nil || back != s {
+		if err != nil || !reflect.DeepEqual(back, s) {
 			t.Errorf("%s came back as %+v (%v)", text, back, err)
 		}
 		again, sumAgain := back.Seal()
 		if string(again) != string(text) || sumAgain != sum {
 			t.Errorf("%s is sealed as %s the second time", text, again)
 		}
+	}
+}
+
+// TestVersionOneIsRead: states from before there were folds open as they are,
+// and a state without any is still written that way.
+func TestVersionOneIsRead(t *testing.T) {
+	if a, b := NewState(), Arm(NewState(), true, nil); a.Version != 1 || b.Version != StateVersion {
+		t.Errorf("a new state has version %d, an armed one %d", a.Version, b.Version)
+	}
+	text := []byte(`{"v":1,"structure":7}`)
+	s, err := OpenState(text, content.Of(text))
+	if err != nil || s.Structure != 7 {
+		t.Errorf("version 1 opens as %+v (%v)", s, err)
+	}
+}
+
+// TestStateStaysSmall: a state holds no texts, whatever was folded.
+func TestStateStaysSmall(t *testing.T) {
+	k := started(t, 400)
+	for i := 1; i < 780; i += 10 {
+		k.fold(Ref{Number: int64(i)}.String(), Ref{Number: int64(i + 9)}.String())
+	}
+	text, _ := k.st.Seal()
+	if n := len(k.st.Blocks); len(text)/n > 400 {
+		t.Errorf("%d blocks take %d bytes", n, len(text))
 	}
 }
 
@@ -40,7 +69,7 @@ func TestStateIsNeverGuessed(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ text, want string }{
-		{`{"v":2,"structure":1}`, "version 2"},
+		{`{"v":3,"structure":1}`, "version 3"},
 		{`{"structure":1}`, "version 0"},
 		{`{`, "unexpected end"},
 		{``, "unexpected end"},
@@ -51,15 +80,15 @@ func TestStateIsNeverGuessed(t *testing.T) {
 	}
 }
 
-// TestRewriteIsTheIdentity: this kernel folds nothing, asks for nothing and
-// hands back what it was given, whatever the window says.
-func TestRewriteIsTheIdentity(t *testing.T) {
-	for _, elems := range [][]Element{nil, {}, {{N: 1, Tokens: 9}}, {{N: 3, Tokens: 90_000}, {N: 1, Tokens: 200_000}, {N: 2}}} {
-		before := append([]Element(nil), elems...)
+// TestRewriteLeavesSmallTalkAlone: below every threshold the view is the list
+// and nothing is changed.
+func TestRewriteLeavesSmallTalkAlone(t *testing.T) {
+	k := started(t, 3)
+	for _, elems := range [][]Element{nil, {}, k.elems[:1], k.elems} {
 		st := State{Version: StateVersion, Structure: 7}
-		view, next, events, nudge := Rewrite(elems, st, Limits{Window: 100}, usage.Usage{})
-		if len(view) != len(before) || len(view) > 0 && !reflect.DeepEqual(view, before) || next != st || events != nil || nudge != nil {
-			t.Errorf("%v became %v, state %+v, events %v, nudge %v", before, view, next, events, nudge)
+		view, next, _, events, nudge := Rewrite(elems, st, Rhythm{}, Limits{Window: 200_000}, usage.Usage{})
+		if !Plain(view, elems) || !reflect.DeepEqual(next, st) || events != nil || nudge.Text != "" {
+			t.Errorf("%d elements became %v, state %+v, events %v, nudge %v", len(elems), view, next, events, nudge)
 		}
 	}
 }

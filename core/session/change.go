@@ -12,8 +12,9 @@ import (
 )
 
 // The closed list of causes of a first changed byte, and whose doing it was.
-// The fold causes (our fold, our overlay) come with the folding kernel.
 const (
+	ChangeFold       = "our fold"
+	ChangeNudge      = "our reminder"
 	ChangeMarker     = "cache marker moved"
 	ChangeBilling    = "billing line"
 	ChangeClock      = "clock or date"
@@ -28,6 +29,7 @@ const (
 	ChangeUnknown    = "unknown"
 	byClient         = "client"
 	byTime           = "time"
+	byHoldfast       = "holdfast"
 	ChangeText       = 160 // bytes of old and new text shown around the change
 	CacheLifetimeMs  = 5 * 60 * 1000
 	changeTextBefore = 40
@@ -105,6 +107,11 @@ func (c Change) Explain() *FirstChange {
 		off = c.Offset + int64(firstDiff(c.OldAt, c.NewAt))
 	}
 	return &FirstChange{Offset: off, JSONPath: c.path(), Old: around(c.Old.Raw, at), New: around(c.New.Raw, at), Cause: c.cause(), By: byClient}
+}
+
+// OurChange is the report of a change that was our doing.
+func OurChange(offset int64, list string, index int, cause string) *FirstChange {
+	return &FirstChange{Offset: offset, JSONPath: fmt.Sprintf("$.%s[%d]", list, index), Cause: cause, By: byHoldfast}
 }
 
 // Lapsed is the report for a turn whose bytes are a plain extension but that

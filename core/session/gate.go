@@ -45,6 +45,8 @@ const (
 	CauseInternal     Cause = "internal_error"
 	CauseLedgerFull   Cause = "ledger_full"
 	CauseStale        Cause = "lost_the_race_twice"
+	CauseEcho         Cause = "reply_came_back_changed"
+	CauseSignature    Cause = "private_reasoning_refused"
 )
 
 // Pending is the state of a structural-pending mark seen by a turn.
@@ -161,5 +163,7 @@ var explanations = map[Cause]string{
 	CauseEncoding:     "The request body has an encoding this version does not know. It was passed on untouched and only its size was recorded.",
 	CauseInternal:     "Something failed inside Holdfast. The request was passed on untouched. Please report it with: holdfast doctor --bundle.",
 	CauseLedgerFull:   "The ledger has used up its budget and nothing may be removed. Turns are served but recorded without bodies. Raise ledger.budget or delete sessions.",
+	CauseEcho:         "The client changed a reply in which the model had used Holdfast's tools. The model sees it as the client sent it; nothing to do.",
+	CauseSignature:    "The provider refused the model's own reasoning from an earlier round. It was sent once more without; nothing to do.",
 	CauseStale:        "Two requests raced for one session twice in a row. This one was sent from its complete request and recorded without bodies.",
 }

@@ -110,7 +110,8 @@ func TestGatePrecedence(t *testing.T) {
 }
 
 func TestCausesAreExplained(t *testing.T) {
-	all := []Cause{CauseNotJSON, CauseShape, CauseDuplicateKey, CauseTooDeep, CauseEncoding, CauseInternal, CauseLedgerFull, CauseStale}
+	all := []Cause{CauseNotJSON, CauseShape, CauseDuplicateKey, CauseTooDeep, CauseEncoding, CauseInternal, CauseLedgerFull, CauseStale,
+		CauseEcho, CauseSignature}
 	for _, c := range cells() {
 		all = append(all, c.want.Cause)
 	}

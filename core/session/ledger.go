@@ -130,7 +130,18 @@ type RowIndex struct {
 	Call     string
 	RowSum   Sum
 	StateSum Sum
+	// Carrier is the block this row is the carrier of, 0 for a row of an element.
+	Carrier int64
+	// Block is the block that covers the row, 0 for none. A covered or hidden row
+	// is inactive and stands by in its place.
+	Block  int64
+	Hidden bool
+	// Overlay is the row's overlay as stored, "" for none.
+	Overlay string
 }
+
+// Live reports whether the row is in the view.
+func (r *RowIndex) Live() bool { return r.Block == 0 && !r.Hidden }
 
 // State is one branch as the planner needs it. It is a cache of the ledger,
 // valid for one Head.Version; it holds no bodies.
@@ -140,8 +151,16 @@ type State struct {
 	Kernel fold.State
 	// List is the last inbound list in order.
 	List []Elem
-	// Rows are the live rows of this epoch in (pos, sub) order.
+	// Rows are the live rows of this epoch and those that stand by, in (pos, sub)
+	// order.
 	Rows []RowIndex
+	// Stands has the state of every element of the list that is not live, and of
+	// those removed from it.
+	Stands map[int64]ElemState
+	// Meta is what the kernel knows of the elements, by number, for branches whose
+	// requests offer tools. Facts about an element never change, so plans share
+	// one map; see Undescribed.
+	Meta map[int64]fold.Element
 	// Repeats counts how often each bare canonical id has been stored in this
 	// ledger, over all elements of any state.
 	Repeats map[chat.CanonID]int32
@@ -273,13 +292,30 @@ type FieldRef struct {
 	Hash string     `json:"hash"`
 }
 
-// ViewRun is a run of an outbound list: inbound elements [From, To), or when N
-// is not 0 the stored element N with the bytes of Blob.
+// ViewRun is a run of an outbound body: inbound elements [From, To), or one of
+// the others. Runs come in the order of the list, additions behind them.
 type ViewRun struct {
 	From, To int
-	N        int64
-	Blob     content.ID
+	// N is a stored element put back with the bytes of Blob, 0 for none.
+	N int64
+	// Block is the block whose carrier stands here, its body in Blob; 0 for none.
+	Block int64
+	Blob  content.ID
+	// Overlays shorten the one element of this run.
+	Overlays []fold.Shortened
+	// Add names an addition of ours to the body (AddParagraph and the others),
+	// with its bytes in Blob; "" for none.
+	Add string
 }
+
+// The additions to a body that are no part of the view.
+const (
+	AddParagraph = "paragraph" // text at the end of the leading system text
+	AddTools     = "tools"     // our tools, behind the client's
+	AddNudge     = "nudge"     // text at the end of the list
+	AddEcho      = "echo"      // private rounds of element N, at place From of the view
+	AddStrict    = "strict"    // the route takes no neighbours of one role; no bytes
+)
 
 // Turn is the inbound part of a turn row, written by the commit.
 type Turn struct {
@@ -310,8 +346,16 @@ type Turn struct {
 	View []ViewRun
 }
 
+// Echo is the private rounds behind one element of the client's list.
+type Echo struct {
+	// N is the element, or 0 while the client has not sent it yet.
+	N      int64
+	Rounds []byte // JSON
+}
+
 // Commit is one transaction: append, apply, seal. Storage carries it out as
-// given and decides nothing.
+// given and decides nothing. A commit without a turn (Turn.ID 0) changes the
+// folds alone.
 type Commit struct {
 	// Create inserts Head; otherwise the row must still have version Base.
 	Create bool
@@ -332,7 +376,15 @@ type Commit struct {
 	Flips   []Flip
 	World   *WorldRow
 	Check   *Checkpoint
-	// Outcome is kept under Check.Cause for repeated calls; nil for none.
+	// Holds are the bodies of blocks that are new in Head.Structure, one for each.
+	// Their bytes are among Blobs unless the ledger has them.
+	Holds []content.ID
+	// Echoes are private rounds, each attached to the element that carries their
+	// answer.
+	Echoes []Echo
+	// Cause is the cause_id of this commit, "" for none; Outcome is kept under it
+	// for repeated calls, nil for none.
+	Cause   string
 	Outcome []byte
 
 	// Waited is set by Commit: how long it stood in line for the write lock. The
@@ -359,10 +411,14 @@ type WorldRow struct {
 // chunks off the request path, then flipped with the epoch in one transaction
 // that fails with ErrStale unless the session still has version Head.Version.
 type RestampPlan struct {
-	Head  Head // as it will be: Epoch+1, HeadSeq+1, NeedsRestamp cleared
-	Rows  []Row
-	World WorldRow
-	Check Checkpoint
+	Head Head // as it will be: Epoch+1, HeadSeq+1, NeedsRestamp cleared
+	// Base is the version it was planned from; Head.Version is higher when folds
+	// ended with the re-stamp.
+	Base   int64
+	Rows   []Row
+	States []StateChange
+	World  WorldRow
+	Check  Checkpoint
 }
 
 // TurnDone completes a turn row after the reply.
@@ -403,10 +459,19 @@ type TurnDone struct {
 	Path  Path
 	Gate  string
 	Plain bool
+	// View, when not nil, and OutHash replace what the commit wrote: another view
+	// left in the end. Its additions are among those of the commit.
+	View    []ViewRun
+	OutHash content.ID
 	// LastGate, Breaker and NeedsRestamp update the session row when set.
 	LastGate     *string
 	Breaker      *Breaker
 	NeedsRestamp *string
+	// Rhythm is the kernel's rhythm after the reply, nil to leave it.
+	Rhythm []byte
+	// Echo are the private rounds of this turn, kept as Echo with N 0 until the
+	// client sends the element they belong to; nil for none.
+	Echo []byte
 }
 
 // StageTimes are the stage timings of a turn in milliseconds.
@@ -457,6 +522,17 @@ type Ledger interface {
 	FindRewound(ctx context.Context, ledger string, epoch int64, key content.ID, prev int64) (Element, []Row, error)
 	// Elements returns stored elements by number, in the order asked.
 	Elements(ctx context.Context, ledger string, ns []int64) ([]Element, error)
+	// Stored returns every element of a ledger that still has its bytes, in any
+	// state, in order of arrival: what can be searched.
+	Stored(ctx context.Context, ledger string) ([]Element, error)
+	// Donors returns ledgers that hold folded elements with these keys, the one
+	// with the most first, at most limit.
+	Donors(ctx context.Context, keys []content.ID, limit int) ([]string, error)
+	// Echoes returns the private rounds of a ledger by element; 0 for those whose
+	// element has not come yet.
+	Echoes(ctx context.Context, ledger string) (map[int64][]byte, error)
+	// Outcome returns what a cause led to before, if it was carried out.
+	Outcome(ctx context.Context, ledger, cause string) (out []byte, found bool, err error)
 	// Rows returns rows by id with every sum verified.
 	Rows(ctx context.Context, ledger string, ids []int64) ([]Row, error)
 	// Blob returns kept bytes, media restored, verified by hash.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -54,8 +55,11 @@ func (r *Returned) bornAs(wire string) bool {
 type Plan struct {
 	Commit Commit
 	Next   *State
-	// counted are the canonical ids first stored by this plan.
-	counted []chat.CanonID
+	// counted are the canonical ids first stored by this plan, described what the
+	// kernel learned of elements.
+	counted   []chat.CanonID
+	described map[int64]fold.Element
+	planner   *planner
 }
 
 // Settle returns the state after the commit; call it once, after success.
@@ -64,6 +68,7 @@ func (p *Plan) Settle() *State {
 	for _, c := range p.counted {
 		p.Next.Repeats[c]++
 	}
+	maps.Copy(p.Next.Meta, p.described)
 	return p.Next
 }
 
@@ -82,38 +87,56 @@ type planner struct {
 	fresh  map[chat.CanonID]int32
 	events []fold.Event
 	rows   bool
+	create bool
 	ck     int64 // seq of the checkpoint in the making
+	// born, flipped and moved find what the commit says of a row or an element,
+	// so that each is told once.
+	born, flipped, moved map[int64]int
+	// shared says that Next.Stands is still the map of st.
+	shared bool
+	// change is what the kernel is told of the alignment.
+	change fold.Change
 }
 
 // MakePlan plans the commit of one turn on an existing or a new branch. st is
 // the branch as it is (Head alone filled for a new one, create true); al says
-// how the inbound list follows from it.
+// how the inbound list follows from it. The kernel's alignment is part of the
+// plan; what the kernel makes of the turn is added by Plan.Fold. While anything
+// is folded, st must have nothing Undescribed.
 func MakePlan(st *State, create bool, al *Alignment, in *Inbound) *Plan {
-	p := &planner{st: st, in: in, al: al, plan: &Plan{}, fresh: map[chat.CanonID]int32{}}
+	p := newPlanner(st, in)
+	p.al, p.create = al, create
 	p.rows = in.Rows && st.Red == "" && !al.Restamps()
 	if create && len(in.Keys) > FirstSightRows {
 		p.rows = false
 	}
-	p.begin(create)
+	p.plan.Commit = Commit{Create: create, Base: st.Head.Version, Turn: in.Turn}
+	p.plan.Next.List = make([]Elem, len(in.Keys))
+	p.items = make([]ListItem, len(in.Keys))
+	p.touch(create)
 	p.leave()
 	p.enter()
-	p.seal(create)
+	p.turnList(create)
+	p.alignKernel()
+	p.seal()
 	return p.plan
 }
 
-func (p *planner) begin(create bool) {
-	next := *p.st
+// newPlanner starts from a copy of st that shares its slices and maps.
+func newPlanner(st *State, in *Inbound) *planner {
+	next := *st
 	// clipped, so that appending never writes behind the rows of st
-	next.Rows = p.st.Rows[:len(p.st.Rows):len(p.st.Rows)]
-	next.List = make([]Elem, len(p.in.Keys))
+	next.Rows = st.Rows[:len(st.Rows):len(st.Rows)]
 	if next.Repeats == nil {
 		next.Repeats = map[chat.CanonID]int32{}
 	}
-	p.plan.Next = &next
-	p.items = make([]ListItem, len(p.in.Keys))
-	p.ck = p.st.Head.HeadSeq + 1
-	p.plan.Commit = Commit{Create: create, Base: p.st.Head.Version, Turn: p.in.Turn}
-	p.touch(create)
+	if next.Meta == nil {
+		next.Meta = map[int64]fold.Element{}
+	}
+	p := &planner{st: st, in: in, ck: st.Head.HeadSeq + 1, shared: true, fresh: map[chat.CanonID]int32{},
+		born: map[int64]int{}, flipped: map[int64]int{}, moved: map[int64]int{}}
+	p.plan = &Plan{Next: &next, planner: p, described: map[int64]fold.Element{}}
+	return p
 }
 
 func (p *planner) head() *Head { return &p.plan.Next.Head }
@@ -141,11 +164,11 @@ func (p *planner) archiveVanished() {
 	}
 	for i := range p.st.List {
 		if !kept[i] {
-			p.change(p.st.List[i].N, Archived, -1)
+			p.move(p.st.List[i].N, Archived, -1)
 		}
 	}
 	for _, n := range removedElems(p.st.Rows) {
-		p.change(n, Archived, -1)
+		p.move(n, Archived, -1)
 	}
 	p.event(fold.Event{Kind: fold.Restamp})
 }
@@ -162,7 +185,7 @@ func (p *planner) rewind() {
 	prev := after
 	for _, i := range p.al.Rewound {
 		e := p.st.List[i]
-		p.change(e.N, Rewound, prev)
+		p.move(e.N, Rewound, prev)
 		p.head().Rewound++
 		ev.Elems = append(ev.Elems, e.N)
 		prev = e.N
@@ -170,28 +193,32 @@ func (p *planner) rewind() {
 	if p.st.Red == "" {
 		p.cutRows(after, &ev)
 	}
+	p.change.Rewound = ev.Elems
 	p.event(ev)
 }
 
-// cutRows drops the live rows behind element after; removed elements among
+// cutRows drops the rows behind element after; removed elements among
 // them become rewound too.
 func (p *planner) cutRows(after int64, ev *fold.Event) {
 	rows := p.plan.Next.Rows
 	cut := 0
 	for i := range rows {
-		if rows[i].Elem == after {
+		if rows[i].Elem == after && rows[i].Carrier == 0 {
 			cut = i + 1
 		}
 	}
 	prev := after
 	for i := cut; i < len(rows); i++ {
+		p.drop(rows[i], string(fold.Rewind))
+		if rows[i].Carrier != 0 {
+			continue
+		}
 		if rows[i].Removed && rows[i].Elem != prev {
-			p.change(rows[i].Elem, Rewound, prev)
+			p.move(rows[i].Elem, Rewound, prev)
 			p.head().Rewound++
 			ev.Elems = append(ev.Elems, rows[i].Elem)
 		}
 		prev = rows[i].Elem
-		p.flip(rows[i], string(fold.Rewind))
 	}
 	p.plan.Next.Rows = rows[:cut:cut]
 }
@@ -206,10 +233,10 @@ func (p *planner) remove() {
 		e := p.st.List[i]
 		if p.rows && !reasoningKeys[e.Key] {
 			gone[e.N] = true
-			p.change(e.N, Removed, -1)
+			p.move(e.N, Removed, -1)
 			continue
 		}
-		p.change(e.N, Archived, -1)
+		p.move(e.N, Archived, -1)
 		p.dropRows(e.N, string(fold.Archive))
 		archived.Elems = append(archived.Elems, e.N)
 		archived.Keys = append(archived.Keys, e.Key.String())
@@ -219,7 +246,7 @@ func (p *planner) remove() {
 	}
 	rows := slices.Clone(p.plan.Next.Rows)
 	for k := range rows {
-		rows[k].Removed = rows[k].Removed || gone[rows[k].Elem]
+		rows[k].Removed = rows[k].Removed || gone[rows[k].Elem] && rows[k].Carrier == 0
 	}
 	p.plan.Next.Rows = rows
 }
@@ -267,6 +294,9 @@ func (p *planner) keep(j, i int) {
 	if p.al.Row == RowWire {
 		stored = p.reblob(e.N, m)
 	}
+	if d, known := p.plan.Next.Meta[e.N]; known && p.al.Row == RowWire {
+		p.describe(&Element{N: e.N, Ref: d.Ref}, m)
+	}
 	p.variants(j, stored)
 }
 
@@ -294,9 +324,13 @@ func (p *planner) before(j int) int64 {
 }
 
 func (p *planner) replace(j int, old Elem) {
-	p.change(old.N, Archived, -1)
+	p.move(old.N, Archived, -1)
 	pos := p.dropRows(old.N, string(fold.Replace))
 	n := p.add(j, pos)
+	if p.change.Replaced == nil {
+		p.change.Replaced = map[int64]int64{}
+	}
+	p.change.Replaced[old.N] = n
 	p.event(fold.Event{Kind: fold.Replace, Elems: []int64{n}, Old: []int64{old.N}, Keys: []string{old.Key.String()}})
 }
 
@@ -306,12 +340,15 @@ func (p *planner) reactivate(j int, r Returned) {
 	e := r.Element
 	after := p.before(j)
 	p.place(j, e.N)
-	p.change(e.N, Live, after)
+	p.move(e.N, Live, after)
 	p.head().Rewound--
 	if !r.bornAs(p.in.Wire) {
 		e.Blob = p.reblob(e.N, p.in.Messages[j])
 	}
 	p.variants(j, e.Blob)
+	if _, known := p.plan.Next.Meta[e.N]; !known {
+		p.describe(&e, p.in.Messages[j])
+	}
 	p.event(fold.Event{Kind: fold.Reactivate, Elems: []int64{e.N}, After: after, Keys: []string{e.Key.String()}})
 	if !p.rows {
 		return
@@ -326,13 +363,11 @@ func (p *planner) reactivate(j int, r Returned) {
 }
 
 func (p *planner) revive(row Row, e Element, first bool) {
-	f := Flip{Row: row.ID, Active: true, Cause: string(fold.Reactivate), ChangedCk: p.ck}
-	f.StateSum = stateSum(row.RowSum, row.Overlay, true, "", f.Cause)
-	p.plan.Commit.Flips = append(p.plan.Commit.Flips, f)
-	ix := RowIndex{Row: row.ID, Elem: e.N, Pos: row.Pos, Sub: row.Sub, Kind: chat.Kind(row.Kind), Call: row.CallID, RowSum: row.RowSum, StateSum: f.StateSum}
+	ix := RowIndex{Row: row.ID, Elem: e.N, Pos: row.Pos, Sub: row.Sub, Kind: chat.Kind(row.Kind), Call: row.CallID, RowSum: row.RowSum}
 	if first {
 		ix.Tokens = e.Tokens
 	}
+	p.set(&ix, stand{live: true, cause: string(fold.Reactivate)})
 	p.plan.Next.Rows = append(p.plan.Next.Rows, ix)
 }
 
@@ -355,6 +390,7 @@ func (p *planner) add(j int, pos int64) int64 {
 	p.variants(j, e.Blob)
 	p.plan.Commit.Elements = append(p.plan.Commit.Elements, e)
 	p.place(j, e.N)
+	p.describe(&e, m)
 	if p.rows {
 		p.writeRows(e.N, m, e.Cores, e.Blob, e.Tokens, pos)
 	}
@@ -408,13 +444,50 @@ func (p *planner) variants(j int, stored content.ID) {
 
 func (p *planner) blob(b Blob) { p.plan.Commit.Blobs = append(p.plan.Commit.Blobs, b) }
 
-func (p *planner) change(n int64, s ElemState, prev int64) {
-	p.plan.Commit.States = append(p.plan.Commit.States, StateChange{n, s, prev})
+// move brings element n to another state, once a commit; prev is the witness of
+// a return, -1 for none.
+func (p *planner) move(n int64, s ElemState, prev int64) {
+	c := &p.plan.Commit
+	k, told := p.moved[n]
+	if !told {
+		k = len(c.States)
+		p.moved[n] = k
+		c.States = append(c.States, StateChange{N: n, Prev: -1})
+	}
+	c.States[k].State = s
+	if prev >= 0 {
+		c.States[k].Prev = prev
+	}
+	if told && c.States[k].Prev < 0 && s == cmp.Or(p.st.Stands[n], Live) { // back where it was
+		c.States = slices.Delete(c.States, k, k+1)
+		delete(p.moved, n)
+		for ; k < len(c.States); k++ {
+			p.moved[c.States[k].N] = k
+		}
+	}
+	p.stands(n, s)
+}
+
+// stands notes an element's state in memory, where it is one that counts there.
+func (p *planner) stands(n int64, s ElemState) {
+	next := p.plan.Next
+	if p.shared {
+		next.Stands, p.shared = maps.Clone(next.Stands), false
+		if next.Stands == nil {
+			next.Stands = map[int64]ElemState{}
+		}
+	}
+	switch s {
+	case Live, Rewound, Archived:
+		delete(next.Stands, n)
+	default:
+		next.Stands[n] = s
+	}
 }
 
 func (p *planner) event(e fold.Event) { p.events = append(p.events, e) }
 
-// nextPos is the place behind the last live row.
+// nextPos is the place behind the last row.
 func (p *planner) nextPos() int64 {
 	rows := p.plan.Next.Rows
 	if len(rows) == 0 {
@@ -425,14 +498,23 @@ func (p *planner) nextPos() int64 {
 
 func (p *planner) writeRows(n int64, m *chat.Message, cores []CoreRef, blob content.ID, tok usage.Tokens, pos int64) {
 	rows, ixs := RowsOf(p.head(), n, m, cores, blob, tok, pos, p.ck, p.in.Now)
-	p.plan.Commit.Rows = append(p.plan.Commit.Rows, rows...)
+	p.bear(rows, ixs)
+}
+
+// bear adds new rows to the commit and to memory.
+func (p *planner) bear(rows []Row, ixs []RowIndex) {
+	c := &p.plan.Commit
+	for i := range rows {
+		p.born[rows[i].ID] = len(c.Rows) + i
+	}
+	c.Rows = append(c.Rows, rows...)
 	p.plan.Next.Rows = insertRows(p.plan.Next.Rows, ixs)
 }
 
 // insertRows puts rows at their place; the common case is the end.
 func insertRows(rows, add []RowIndex) []RowIndex {
 	at := len(rows)
-	for at > 0 && rows[at-1].Pos > add[0].Pos {
+	for at > 0 && (rows[at-1].Pos > add[0].Pos || rows[at-1].Pos == add[0].Pos && rows[at-1].Sub > add[0].Sub) {
 		at--
 	}
 	if at == len(rows) {
@@ -449,23 +531,15 @@ func (p *planner) dropRows(n int64, cause string) int64 {
 	out := make([]RowIndex, 0, len(rows))
 	pos := p.nextPos()
 	for i := range rows {
-		if rows[i].Elem != n {
+		if rows[i].Elem != n || rows[i].Carrier != 0 {
 			out = append(out, rows[i])
 			continue
 		}
 		pos = rows[i].Pos
-		p.flip(rows[i], cause)
+		p.drop(rows[i], cause)
 	}
 	p.plan.Next.Rows = out
 	return pos
-}
-
-func (p *planner) flip(ix RowIndex, cause string) {
-	if !p.rows {
-		return
-	}
-	f := Flip{Row: ix.Row, Cause: cause, ChangedCk: p.ck, StateSum: stateSum(ix.RowSum, nil, false, "", cause)}
-	p.plan.Commit.Flips = append(p.plan.Commit.Flips, f)
 }
 
 // RowsOf makes the rows of one element, one per core, and takes their ids from
@@ -542,22 +616,22 @@ func removedElems(rows []RowIndex) (ns []int64) {
 // reasoningKeys are the keys of elements of reasoning alone.
 var reasoningKeys = keysOf(chat.Reasoning)
 
-// seal fills in the session row, the turn's list and the checkpoint.
-func (p *planner) seal(create bool) {
+// seal fills in the session row and the checkpoint. It may be done again after
+// more was planned.
+func (p *planner) seal() {
 	h, in, c := p.head(), p.in, &p.plan.Commit
-	changed := create || len(p.events) > 0 || len(c.States) > 0
+	changed := p.changed()
 	if changed {
-		h.Version++
+		h.Version = p.st.Head.Version + 1
 	}
-	p.turnList(create)
 	if p.rows && changed {
 		h.HeadSeq = p.ck
 		c.Check = p.checkpoint()
 	}
-	if create && !p.rows && in.Rows {
+	if p.create && !p.rows && in.Rows {
 		h.NeedsRestamp = "first sight"
 	}
-	if p.al.Restamps() {
+	if p.al != nil && p.al.Restamps() {
 		h.NeedsRestamp = restampWhy(p.al)
 	}
 	if !p.rows && changed {
@@ -573,12 +647,18 @@ func (p *planner) seal(create bool) {
 	c.Head = *h
 }
 
+// changed reports whether anything but the turn row and the rhythm is new.
+func (p *planner) changed() bool {
+	return p.create || len(p.events) > 0 || len(p.plan.Commit.States) > 0 ||
+		p.head().StructureVersion != p.st.Head.StructureVersion
+}
+
 // giveUpRows: the rows no longer follow the list. What the client had removed
 // is archived with them, because new rows will be made of the list alone.
 func (p *planner) giveUpRows() {
-	if !p.al.Restamps() {
+	if p.al == nil || !p.al.Restamps() {
 		for _, n := range removedElems(p.plan.Next.Rows) {
-			p.change(n, Archived, -1)
+			p.move(n, Archived, -1)
 		}
 	}
 	p.plan.Next.Rows = nil
@@ -638,17 +718,19 @@ func fieldsNotIn(fields, prev []FieldRef) (out []FieldRef) {
 
 func (p *planner) checkpoint() *Checkpoint {
 	h, rows := p.head(), p.plan.Next.Rows
-	ck := Checkpoint{Seq: p.ck, Epoch: h.Epoch, RowHi: h.NextRow - 1, Reason: p.reason(), FrameSig: p.in.FrameSig, CreatedAt: p.in.Now}
+	ck := Checkpoint{Seq: p.ck, Epoch: h.Epoch, RowHi: h.NextRow - 1, Reason: p.reason(), Cause: p.plan.Commit.Cause,
+		FrameSig: p.in.FrameSig, CreatedAt: p.in.Now}
 	if len(rows) > 0 {
 		ck.PosHi = rows[len(rows)-1].Pos + 1
 	}
-	ck.Meta = Meta{V: 1, Version: h.Version, Kernel: KernelSeal{h.StructureVersion, h.Sum.String()}, S4: AggregateOf(rows), Events: p.events}
+	ck.Meta = Meta{V: 1, Version: h.Version, Kernel: KernelSeal{h.StructureVersion, h.Sum.String()},
+		Coverage: CoverageOf(rows, &p.plan.Next.Kernel), S4: AggregateOf(rows), Events: p.events}
 	return &ck
 }
 
 // reason is the most telling event of the turn.
 func (p *planner) reason() string {
-	for _, k := range [...]fold.EventKind{fold.Replace, fold.Archive, fold.Rewind, fold.Reactivate, fold.Append} {
+	for _, k := range [...]fold.EventKind{fold.Folded, fold.Inherit, fold.Unfold, fold.Hide, fold.Overlay, fold.Replace, fold.Archive, fold.Rewind, fold.Reactivate, fold.Append} {
 		for _, e := range p.events {
 			if e.Kind == k {
 				return string(k)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"maps"
@@ -49,6 +50,7 @@ type program struct {
 	letter map[content.ID]byte
 	graves map[grave][]int64
 	met    map[string]int // what happened how often, so that the fuzz cannot go blind
+	folds  bool           // the kernel acts
 }
 
 // programs is how many random programs this run plays: HOLDFAST_PROGRAMS when
@@ -73,6 +75,19 @@ type grave struct {
 }
 
 func TestPlanAgainstOracle(t *testing.T) {
+	play(t, false, "append", "replace", "rewind", "reactivate", "archive", "old rows back", "new rows for a returning element", "put back",
+		"rewound past a removed element")
+}
+
+// TestFoldsAgainstOracle plays the same programs with a kernel that folds, nests
+// folds, shortens, leaves out, hides and unfolds at random.
+func TestFoldsAgainstOracle(t *testing.T) {
+	play(t, true, "append", "replace", "rewind", "reactivate", "archive", "fold", "unfold", "hide", "overlay", "nested fold", "fold came back",
+		"covered element removed", "covered element replaced", "block died", "folds re-stamped", "fold between turns", "fold without rows", "full path equals snapshot", "inherited fold", "not all inherited")
+}
+
+// play runs random programs; what they must have met is in want.
+func play(t *testing.T, folds bool, want ...string) {
 	r := seeded(t)
 	rows, met := map[int]int{}, map[string]int{}
 	n := programs(t)
@@ -82,12 +97,16 @@ func TestPlanAgainstOracle(t *testing.T) {
 			seed = *only
 		}
 		p := newProgram(seed)
+		p.folds = folds
 		for range steps {
 			row, bad := p.step()
 			if len(bad) > 0 {
 				t.Fatalf("program %d: after\n%s\n%s", seed, strings.Join(p.log, "\n"), strings.Join(bad, "\n"))
 			}
 			rows[row]++
+		}
+		if bad := p.copied(); folds && len(bad) > 0 {
+			t.Fatalf("program %d: a copy after\n%s\n%s", seed, strings.Join(p.log, "\n"), strings.Join(bad, "\n"))
 		}
 		for what, times := range p.met {
 			met[what] += times
@@ -97,7 +116,7 @@ func TestPlanAgainstOracle(t *testing.T) {
 	if *only != 0 || n < enough {
 		return // too few to have met everything
 	}
-	for _, what := range []string{"append", "replace", "rewind", "reactivate", "archive", "old rows back", "new rows for a returning element", "put back", "rewound past a removed element"} {
+	for _, what := range want {
 		if met[what] == 0 {
 			t.Errorf("%s was never met", what)
 		}
@@ -134,13 +153,24 @@ func (p *program) step() (row int, bad complaints) {
 	in := p.inbound(&al, msgs, wire)
 	bad = p.plans(create, &al, in)
 	plan := MakePlan(p.st, create, &al, in)
+	if p.folds {
+		bad = append(bad, p.kernel(plan)...)
+	}
 	bad = append(bad, p.tb.commit(&plan.Commit, decoded(wire))...)
 	before := p.st
 	p.count(before, &plan.Commit)
 	p.st = plan.Settle()
 	p.client, p.wire = next, wire
 	bad = append(bad, p.follow(before, &al, msgs, create)...)
+	var replaced []int64
+	for _, r := range al.Replaced {
+		replaced = append(replaced, before.List[r.Stored].N)
+	}
+	bad = append(bad, p.blocks(replaced)...)
 	bad = append(bad, p.compare()...)
+	if p.folds && len(bad) == 0 {
+		bad = append(bad, p.foldBetween()...)
+	}
 	if p.rowsOn && p.st.Red != "" && p.r.IntN(3) > 0 {
 		bad = append(bad, p.restamp()...)
 		bad = append(bad, p.compare()...)
@@ -164,6 +194,14 @@ func (p *program) count(before *State, c *Commit) {
 					p.met["new rows for a returning element"]++
 				}
 			}
+		}
+	}
+	for _, s := range c.States {
+		if s.State == Removed && before.Stands[s.N] == Folded {
+			p.met["covered element removed"]++
+		}
+		if slices.ContainsFunc(c.Check.Meta.Events, func(e fold.Event) bool { return slices.Contains(e.Old, s.N) }) && before.Stands[s.N] == Folded {
+			p.met["covered element replaced"]++
 		}
 	}
 	for _, f := range c.Flips {
@@ -240,6 +278,14 @@ func (p *program) extend(list [][]chat.Part, n int) [][]chat.Part {
 func (p *program) parts() []chat.Part {
 	p.texts++
 	text := fmt.Sprint("t", p.texts)
+	if p.folds {
+		if list := p.client; len(list) > 0 && p.r.IntN(2) == 0 { // a result to the last call
+			if last := list[len(list)-1]; last[len(last)-1].Kind == chat.ToolCall {
+				return []chat.Part{{Kind: chat.ToolResult, Role: chat.Tool, CallID: last[len(last)-1].CallID, Text: text + strings.Repeat(" line", 1200+p.r.IntN(4000))}}
+			}
+		}
+		text += strings.Repeat(" word", p.r.IntN(900))
+	}
 	switch p.r.IntN(9) {
 	case 0:
 		return []chat.Part{{Kind: chat.Text, Role: chat.User, Text: "go on"}}
@@ -249,9 +295,9 @@ func (p *program) parts() []chat.Part {
 		return []chat.Part{{Kind: chat.Empty, Role: chat.User}}
 	case 3:
 		return []chat.Part{{Kind: chat.Reasoning, Role: chat.Assistant, Text: "hm"}, {Kind: chat.Text, Role: chat.Assistant, Text: text},
-			{Kind: chat.ToolCall, Role: chat.Assistant, CallID: "c" + text, Tool: "read", Text: "{}"}}
+			{Kind: chat.ToolCall, Role: chat.Assistant, CallID: fmt.Sprint("ct", p.texts), Tool: "read", Text: "{}"}}
 	case 4:
-		return []chat.Part{{Kind: chat.ToolResult, Role: chat.Tool, CallID: "c" + text, Text: "ok"}, {Kind: chat.ToolResult, Role: chat.Tool, CallID: "d" + text, Text: "ok"}}
+		return []chat.Part{{Kind: chat.ToolResult, Role: chat.Tool, CallID: fmt.Sprint("ct", p.texts), Text: "ok"}, {Kind: chat.ToolResult, Role: chat.Tool, CallID: fmt.Sprint("dt", p.texts), Text: "ok"}}
 	case 5:
 		return []chat.Part{{Kind: chat.Text, Role: chat.System, Text: text}}
 	}
@@ -421,6 +467,7 @@ func (p *program) plans(create bool, al *Alignment, in *Inbound) (bad complaints
 func copyState(st *State) *State {
 	c := *st
 	c.List, c.Rows, c.Repeats = slices.Clone(st.List), slices.Clone(st.Rows), maps.Clone(st.Repeats)
+	c.Stands, c.Meta = maps.Clone(st.Stands), maps.Clone(st.Meta)
 	return &c
 }
 
@@ -579,13 +626,19 @@ func (p *program) compare() (bad complaints) {
 	bad = p.tb.audit()
 	for j, e := range p.st.List {
 		stored := p.tb.elems[e.N]
-		bad.check(stored.State == Live, "element %d at %d is %s", e.N, j, stored.State)
+		bad.check(stored.State == p.stateOf(e.N), "element %d at %d is %s, the kernel says %s", e.N, j, stored.State, p.stateOf(e.N))
 		bad.check(strings.HasPrefix(string(p.tb.blobs[stored.Blob].Raw), p.wire), "element %d is stored as another wire spells it", e.N)
 	}
 	loaded := p.tb.load()
 	bad.check((loaded.Red == "") == (p.st.Red == ""), "memory is %q, a restart is %q", p.st.Red, loaded.Red)
 	bad.check(slices.Equal(loaded.List, p.st.List), "the list loads differently")
 	bad.check(slices.Equal(loaded.Rows, p.st.Rows), "rows load as\n%+v\nmemory has\n%+v", loaded.Rows, p.st.Rows)
+	bad.check(maps.Equal(loaded.Stands, p.st.Stands), "states load as %v, memory has %v", loaded.Stands, p.st.Stands)
+	stored, _ := loaded.Kernel.Seal()
+	kept, _ := p.st.Kernel.Seal()
+	bad.check(bytes.Equal(stored, kept), "the kernel loads as\n%s\nmemory has\n%s", stored, kept)
+	bad.check(len(p.st.Undescribed()) == 0, "the kernel knows nothing of elements %v", p.st.Undescribed())
+	bad.check(slices.EqualFunc(loaded.Elements(), p.st.Elements(), sameFacts), "the kernel's list loads differently")
 	bad.check(maps.Equal(loaded.Repeats, p.st.Repeats), "repeats load as %v, memory has %v", loaded.Repeats, p.st.Repeats)
 	bad.check(reflect.DeepEqual(loaded.Head, p.st.Head), "the head loads differently")
 	if p.st.Red != "" {
@@ -595,13 +648,12 @@ func (p *program) compare() (bad complaints) {
 		}
 		return bad
 	}
-	view, err := SnapshotView(p.st.Rows, p.st.List)
-	bad.check(err == nil, "%v", err)
-	bad.check(HasRemoved(p.st.Rows) == (len(view) != len(p.st.List)), "removed elements and view disagree")
-	bad.check(len(view) == len(p.own), "the view has %d elements, the oracle %d: %+v", len(view), len(p.own), p.own)
-	for i := range min(len(view), len(p.own)) {
-		o, e := p.own[i], p.tb.elems[view[i].Elem]
-		bad.check(view[i].Elem == o.n && (view[i].Inbound < 0) == o.removed, "place %d of the view is %+v, the oracle has %+v", i, view[i], o)
+	bad = append(bad, p.views()...)
+	list := p.st.Elements()
+	bad.check(len(list) == len(p.own), "the kernel's list has %d elements, the oracle %d: %+v", len(list), len(p.own), p.own)
+	for i := range min(len(list), len(p.own)) {
+		o, e := p.own[i], p.tb.elems[list[i].N]
+		bad.check(list[i].N == o.n && list[i].Removed == o.removed, "place %d of the list is %d, the oracle has %+v", i, list[i].N, o)
 		bad.check((e.State == Removed) == o.removed, "element %d is %s, the oracle has %+v", e.N, e.State, o)
 		bad.check(spellKey(p.tb.blobs[e.Blob]) == o.text, "element %d has the bytes of %q, the oracle has %q", e.N, spellKey(p.tb.blobs[e.Blob]), o.text)
 	}
@@ -619,6 +671,9 @@ func (p *program) restamp() (bad complaints) {
 	before := copyState(p.st)
 	plan, next := MakeRestamp(p.st, msgs, elems, RouteShadow, p.turn)
 	bad.check(reflect.DeepEqual(before, copyState(p.st)), "planning a re-stamp changed the state planned from")
+	if len(plan.Check.Meta.Coverage) > 0 {
+		p.met["folds re-stamped"]++
+	}
 	bad = append(bad, p.tb.restamp(plan)...)
 	p.st = next
 	p.own = slices.DeleteFunc(p.own, func(o own) bool { return o.removed })

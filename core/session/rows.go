@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"holdfast/core/chat"
 	"holdfast/core/content"
 )
 
@@ -44,9 +45,17 @@ type Flip struct {
 	Active    bool
 	CoveredBy string
 	Cause     string
+	// Overlay is the row's overlay from now on, nil for none.
+	Overlay   []byte
 	ChangedCk int64
 	StateSum  Sum
 }
+
+// CarrierSub is the sub of a carrier: in front of the element at its place.
+const CarrierSub = -1
+
+// KindCarrier is the kind of a carrier's row.
+const KindCarrier chat.Kind = "carrier"
 
 // BirthSum is the checksum of the birth columns, length-prefixed in the order
 // of the table. Ledger is part of it, so a row moved to another is caught.
@@ -92,14 +101,16 @@ func (r *Row) Intact(ledger string) bool {
 	return r.RowSum == r.BirthSum(ledger) && r.StateSum == r.CurrentSum()
 }
 
-// AggregateOf is the S4 sum over live rows in order.
+// AggregateOf is the S4 sum over the live ones of rows in order.
 func AggregateOf(rows []RowIndex) Aggregate {
 	buf := make([]byte, 0, 16*len(rows))
 	for i := range rows {
-		buf = append(buf, rows[i].StateSum[:]...)
+		if rows[i].Live() {
+			buf = append(buf, rows[i].StateSum[:]...)
+		}
 	}
 	id := content.Of(buf)
-	return Aggregate{Sum: hex.EncodeToString(id[:16]), Count: len(rows)}
+	return Aggregate{Sum: hex.EncodeToString(id[:16]), Count: len(buf) / 16}
 }
 
 type summer struct {

@@ -7,6 +7,7 @@ import (
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
+	"holdfast/core/fold"
 )
 
 // table is the ledger of one branch in memory, as far as a planner's commit
@@ -20,11 +21,13 @@ type table struct {
 	lists  map[int64][]ListItem
 	fields map[int64][]FieldRef
 	check  Checkpoint
+	held   map[content.ID]int // blocks that hold a body
+	bodies map[content.ID]fold.Body
 }
 
 func newTable() *table {
 	return &table{rows: map[int64]*Row{}, elems: map[int64]*Element{}, blobs: map[content.ID]*chat.Message{},
-		lists: map[int64][]ListItem{}, fields: map[int64][]FieldRef{}}
+		lists: map[int64][]ListItem{}, fields: map[int64][]FieldRef{}, held: map[content.ID]int{}, bodies: map[content.ID]fold.Body{}}
 }
 
 // complaints collects what is wrong; nil is fine.
@@ -42,7 +45,18 @@ func (tb *table) commit(c *Commit, decode func([]byte) *chat.Message) (bad compl
 	bad.check(c.Base == tb.head.Version, "base %d, stored version %d", c.Base, tb.head.Version)
 	for _, b := range c.Blobs {
 		bad.check(b.ID == content.Of(b.Raw), "a blob's id is not its hash")
+		if slices.Contains(c.Holds, b.ID) {
+			body, err := fold.OpenBody(b.Raw, b.ID)
+			bad.check(err == nil, "%v", err)
+			tb.bodies[b.ID] = body
+			continue
+		}
 		tb.blobs[b.ID] = decode(b.Raw)
+	}
+	for _, id := range c.Holds {
+		_, there := tb.bodies[id]
+		bad.check(there, "a block holds a body that is not stored")
+		tb.held[id]++
 	}
 	tb.addElements(c, &bad)
 	tb.changeStates(c, &bad)
@@ -51,10 +65,39 @@ func (tb *table) commit(c *Commit, decode func([]byte) *chat.Message) (bad compl
 	}
 	tb.addRows(c.Rows, &bad)
 	tb.flip(c.Flips, &bad)
-	tb.addList(c, &bad)
+	if c.Turn.ID != 0 {
+		tb.addList(c, &bad)
+	}
 	tb.seal(c, &bad)
 	tb.head = c.Head
+	tb.folds(&bad)
 	return bad
+}
+
+// folds checks the sealed kernel state, and that each of its blocks holds its
+// body.
+func (tb *table) folds(bad *complaints) {
+	k := tb.kernel()
+	bad.check(k.Structure == tb.head.StructureVersion, "structure %d is stored as %d", k.Structure, tb.head.StructureVersion)
+	bad.check(tb.head.NextBlock >= k.LastBlock+1, "block %d is the next after %d", tb.head.NextBlock, k.LastBlock)
+	held := map[content.ID]int{}
+	for _, b := range k.Blocks {
+		held[b.Body]++
+	}
+	bad.check(maps.Equal(held, tb.held), "blocks name %v, held are %v", held, tb.held)
+}
+
+func (tb *table) kernel() fold.State { return kernelOf(&tb.head) }
+
+func kernelOf(h *Head) fold.State {
+	if h.Structure == nil {
+		return fold.State{}
+	}
+	k, err := fold.OpenState(h.Structure, h.Sum)
+	if err != nil {
+		panic(err)
+	}
+	return k
 }
 
 func (tb *table) addElements(c *Commit, bad *complaints) {
@@ -72,12 +115,15 @@ func (tb *table) addElements(c *Commit, bad *complaints) {
 	}
 }
 
-// moves are the state changes an alignment may make.
+// moves are the state changes an alignment and the kernel may make.
 func moves() map[ElemState][]ElemState {
 	return map[ElemState][]ElemState{
-		Live:    {Removed, Rewound, Archived},
-		Removed: {Rewound, Archived},
-		Rewound: {Live},
+		Live:     {Removed, Rewound, Archived, Folded, Hidden, Overlaid},
+		Folded:   {Live, Removed, Rewound, Archived, Hidden, Overlaid},
+		Hidden:   {Live, Removed, Rewound, Archived, Folded, Overlaid},
+		Overlaid: {Live, Removed, Rewound, Archived, Folded, Hidden},
+		Removed:  {Rewound, Archived},
+		Rewound:  {Live, Folded, Overlaid, Hidden},
 	}
 }
 
@@ -101,7 +147,8 @@ func (tb *table) addRows(rows []Row, bad *complaints) {
 		bad.check(tb.rows[r.ID] == nil && r.ID >= tb.head.NextRow, "row id %d is used again", r.ID)
 		bad.check(r.Intact(tb.head.Ledger), "row %d is born with wrong sums", r.ID)
 		bad.check(tb.elems[r.Elem] != nil, "row %d belongs to nothing", r.ID)
-		bad.check(tb.blobs[r.Raw] != nil, "row %d has no bytes", r.ID)
+		_, body := tb.bodies[r.Raw]
+		bad.check(tb.blobs[r.Raw] != nil && r.Kind != string(KindCarrier) || body && r.Kind == string(KindCarrier), "row %d has no bytes", r.ID)
 		tb.rows[r.ID] = &r
 	}
 }
@@ -110,9 +157,10 @@ func (tb *table) flip(flips []Flip, bad *complaints) {
 	seen := map[int64]bool{}
 	for _, f := range flips {
 		r := tb.rows[f.Row]
-		bad.check(!seen[f.Row] && r.Active != f.Active, "row %d is flipped to what it is", f.Row)
+		same := r.Active == f.Active && r.CoveredBy == f.CoveredBy && r.Cause == f.Cause && string(r.Overlay) == string(f.Overlay)
+		bad.check(!seen[f.Row] && !same, "row %d is flipped to what it is", f.Row)
 		seen[f.Row] = true
-		r.Active, r.CoveredBy, r.Cause, r.ChangedCk, r.StateSum = f.Active, f.CoveredBy, f.Cause, f.ChangedCk, f.StateSum
+		r.Active, r.CoveredBy, r.Cause, r.Overlay, r.ChangedCk, r.StateSum = f.Active, f.CoveredBy, f.Cause, f.Overlay, f.ChangedCk, f.StateSum
 		bad.check(r.Intact(tb.head.Ledger), "row %d has wrong sums after its flip", r.ID)
 	}
 }
@@ -152,12 +200,13 @@ func (tb *table) seal(c *Commit, bad *complaints) {
 }
 
 func (tb *table) sealed(ck Checkpoint, h Head, bad *complaints) {
-	rows := tb.live()
+	rows := tb.standing(h.Epoch)
 	bad.check(ck.Seq == tb.head.HeadSeq+1 && ck.Seq == h.HeadSeq, "checkpoint %d follows %d", ck.Seq, tb.head.HeadSeq)
 	bad.check(ck.Meta.Version == h.Version && ck.Epoch == h.Epoch, "checkpoint %d seals version %d epoch %d", ck.Seq, ck.Meta.Version, ck.Epoch)
 	bad.check(ck.Meta.S4 == AggregateOf(rows), "checkpoint %d has another aggregate than the rows", ck.Seq)
 	bad.check(ck.RowHi == h.NextRow-1, "checkpoint %d: row_hi %d", ck.Seq, ck.RowHi)
 	bad.check(len(rows) == 0 || ck.PosHi == rows[len(rows)-1].Pos+1, "checkpoint %d: pos_hi %d", ck.Seq, ck.PosHi)
+	bad.check(slices.EqualFunc(ck.Meta.Coverage, coveredBy(rows, kernelOf(&h)), Cover.Equal), "checkpoint %d covers %+v, the rows say %+v", ck.Seq, ck.Meta.Coverage, coveredBy(rows, kernelOf(&h)))
 	bad.check(ck.Reason != "", "checkpoint %d has no reason", ck.Seq)
 	tb.check = ck
 }
@@ -165,7 +214,8 @@ func (tb *table) sealed(ck Checkpoint, h Head, bad *complaints) {
 // restamp writes the new rows inactive, then flips: what was removed by the
 // client is archived, because the new rows are made of its list alone.
 func (tb *table) restamp(p *RestampPlan) (bad complaints) {
-	bad.check(p.Head.Version == tb.head.Version && p.Head.Epoch == tb.head.Epoch+1, "re-stamp to version %d epoch %d", p.Head.Version, p.Head.Epoch)
+	ends := p.Head.StructureVersion - tb.head.StructureVersion // 1 when folds end with it
+	bad.check(p.Base == tb.head.Version && p.Head.Version == p.Base+ends && p.Head.Epoch == tb.head.Epoch+1, "re-stamp to version %d epoch %d", p.Head.Version, p.Head.Epoch)
 	for _, r := range tb.rows {
 		if r.Active {
 			r.Active, r.Cause = false, "restamp"
@@ -178,17 +228,23 @@ func (tb *table) restamp(p *RestampPlan) (bad complaints) {
 			e.State = Archived
 		}
 	}
+	for _, s := range p.States {
+		tb.elems[s.N].State = s.State
+	}
 	bad.check(p.World.Epoch == p.Head.Epoch && p.World.Ledger == p.Head.Ledger, "the world row is %+v", p.World)
 	tb.sealed(p.Check, p.Head, &bad)
 	tb.head = p.Head
+	tb.folds(&bad)
 	return bad
 }
 
-// live are the active rows of the epoch in order, as an index made from them.
-func (tb *table) live() []RowIndex {
+// standing are the live rows and those that wait under a block or hidden, in
+// order, as an index made from them.
+func (tb *table) standing(epoch int64) []RowIndex {
 	var rows []*Row
 	for _, r := range tb.rows {
-		if r.Active {
+		waits := r.Epoch == epoch && r.Kind != "carrier" && (r.Cause == "fold" || r.Cause == "hide")
+		if r.Active || waits {
 			rows = append(rows, r)
 		}
 	}
@@ -198,7 +254,15 @@ func (tb *table) live() []RowIndex {
 	out := make([]RowIndex, len(rows))
 	for i, r := range rows {
 		out[i] = RowIndex{Row: r.ID, Elem: r.Elem, Pos: r.Pos, Sub: r.Sub, Removed: tb.elems[r.Elem].State == Removed,
-			Kind: chat.Kind(r.Kind), Call: r.CallID, RowSum: r.RowSum, StateSum: r.StateSum}
+			Kind: chat.Kind(r.Kind), Call: r.CallID, RowSum: r.RowSum, StateSum: r.StateSum, Overlay: string(r.Overlay)}
+		if !r.Active {
+			fmt.Sscanf(r.CoveredBy, "b%d", &out[i].Block)
+			out[i].Hidden = r.Cause == "hide"
+		}
+		if r.Sub < 0 {
+			fmt.Sscanf(r.CanonID, "b%d", &out[i].Carrier)
+			out[i].Removed = false
+		}
 		if r.Sub == 0 {
 			out[i].Tokens = tb.elems[r.Elem].Tokens
 		}
@@ -206,9 +270,38 @@ func (tb *table) live() []RowIndex {
 	return out
 }
 
+// coveredBy tells places by block the slow way: one place at a time.
+func coveredBy(rows []RowIndex, k fold.State) (out []Cover) {
+	for _, c := range rows {
+		if c.Carrier == 0 {
+			continue
+		}
+		cv := Cover{Block: fmt.Sprint("b", c.Carrier), Anchor: c.Elem}
+		on := false
+		for _, r := range rows {
+			switch mine := r.Block == c.Carrier; {
+			case r.Carrier != 0:
+			case !mine:
+				on = false
+			case on:
+				cv.Intervals[len(cv.Intervals)-1][1] = r.Pos + 1
+			default:
+				cv.Intervals, on = append(cv.Intervals, [2]int64{r.Pos, r.Pos + 1}), true
+			}
+		}
+		if b := k.Block(c.Carrier); b != nil {
+			for _, id := range b.Children {
+				cv.Children = append(cv.Children, fmt.Sprint("b", id))
+			}
+		}
+		out = append(out, cv)
+	}
+	return out
+}
+
 // load is the state a restarted program would plan from.
 func (tb *table) load() *State {
-	st := &State{Head: tb.head, Repeats: map[chat.CanonID]int32{}}
+	st := &State{Head: tb.head, Kernel: tb.kernel(), Repeats: map[chat.CanonID]int32{}, Stands: map[int64]ElemState{}}
 	for _, it := range tb.lists[tb.head.ListTurn] {
 		st.List = append(st.List, Elem{N: it.N, Key: tb.elems[it.N].Key, Raw: it.Raw})
 	}
@@ -216,12 +309,21 @@ func (tb *table) load() *State {
 		for _, c := range e.Cores {
 			st.Repeats[c.Canon]++
 		}
+		switch e.State {
+		case Folded, Hidden, Overlaid, Removed:
+			st.Stands[e.N] = e.State
+		}
 	}
 	switch {
-	case tb.check.Meta.Version != tb.head.Version || tb.head.NeedsRestamp != "":
+	case tb.check.Meta.Version != tb.head.Version || tb.head.NeedsRestamp != "" || tb.check.Meta.Kernel.Structure != tb.head.StructureVersion:
 		st.Red = "not current"
 	default:
-		st.Rows = tb.live()
+		st.Rows = tb.standing(tb.head.Epoch)
+	}
+	st.Meta = map[int64]fold.Element{}
+	for _, n := range st.Undescribed() {
+		e := tb.elems[n]
+		st.Meta[n] = Describe(e, tb.blobs[e.Blob])
 	}
 	return st
 }
@@ -239,7 +341,7 @@ func (tb *table) findRewound(key content.ID, prev int64) (Returned, bool) {
 	}
 	r := Returned{Element: *found}
 	for _, id := range slices.Sorted(maps.Keys(tb.rows)) {
-		if row := tb.rows[id]; row.Elem == found.N && row.Epoch == tb.head.Epoch {
+		if row := tb.rows[id]; row.Elem == found.N && row.Epoch == tb.head.Epoch && row.Sub >= 0 {
 			r.Rows = append(r.Rows, *row)
 		}
 	}
@@ -257,7 +359,7 @@ func (tb *table) audit() (bad complaints) {
 		at := [2]int64{r.Pos, int64(r.Sub)}
 		bad.check(!places[at], "two live rows at %v", at)
 		places[at] = true
-		bad.check(numbered(r, tb.elems[r.Elem]), "row %d calls its core %s, the element has %v", r.ID, r.CanonID, tb.elems[r.Elem].Cores)
+		bad.check(r.Sub < 0 || numbered(r, tb.elems[r.Elem]), "row %d calls its core %s, the element has %v", r.ID, r.CanonID, tb.elems[r.Elem].Cores)
 	}
 	rewound := 0
 	next := map[chat.CanonID]int32{}

@@ -8,6 +8,7 @@ import (
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
+	"holdfast/core/fold"
 )
 
 // rowsNamed makes live rows from words: an element number, "-" behind it when
@@ -65,7 +66,7 @@ func TestSnapshotView(t *testing.T) {
 
 func TestFullViewIsTheInboundList(t *testing.T) {
 	want := []ViewItem{{Inbound: 0, Elem: 4}, {Inbound: 1, Elem: 2}}
-	if got := FullView(listNamed("4 2")); !reflect.DeepEqual(got, want) {
+	if got := FullView(listNamed("4 2"), nil, fold.NewState()); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -101,7 +102,7 @@ func TestClosed(t *testing.T) {
 }
 
 func TestViewRuns(t *testing.T) {
-	blob := func(n int64) content.ID { return content.ID{byte(n)} }
+	blob := func(v ViewItem) content.ID { return content.ID{byte(v.Elem)} }
 	view := func(rows, list string) []ViewItem {
 		v, err := SnapshotView(rowsNamed(rows), listNamed(list))
 		if err != nil {
@@ -109,7 +110,7 @@ func TestViewRuns(t *testing.T) {
 		}
 		return v
 	}
-	put := func(n int64) ViewRun { return ViewRun{N: n, Blob: blob(n)} }
+	put := func(n int64) ViewRun { return ViewRun{N: n, Blob: content.ID{byte(n)}} }
 	for _, c := range []struct {
 		rows, list string
 		want       []ViewRun

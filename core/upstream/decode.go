@@ -94,6 +94,28 @@ func broken(encoding string) *Refusal {
 		"Send the request again; if it repeats, turn request compression off in the client."}
 }
 
+// Decoded is the body of a reply without its content encoding; closing it
+// closes the reply. One in an encoding nobody here knows is ErrEncoding.
+func Decoded(resp *http.Response) (io.ReadCloser, error) {
+	encoding := resp.Header.Get("Content-Encoding")
+	if encoding == "" {
+		return resp.Body, nil
+	}
+	r, err := decoder(resp.Body, encoding)
+	if err != nil {
+		return nil, err
+	}
+	return decoded{r, resp.Body}, nil
+}
+
+// decoded reads through a decoder and closes what is under it too.
+type decoded struct {
+	io.ReadCloser
+	under io.Closer
+}
+
+func (d decoded) Close() error { return errors.Join(d.ReadCloser.Close(), d.under.Close()) }
+
 // decoder undoes one encoding, or a comma-separated list of them, last first.
 func decoder(r io.Reader, encoding string) (io.ReadCloser, error) {
 	names := strings.Split(encoding, ",")

@@ -28,6 +28,8 @@ type Target struct {
 	Window usage.Tokens
 	// Proxy is the route's HTTP proxy, "" for none.
 	Proxy string
+	// StrictRoles says that the route refuses neighbours of one role.
+	StrictRoles bool
 	// Family is the wire told by path and method; "" when it is not a model call.
 	Family wire.Family
 	// Count marks a token count: a side request by nature.
@@ -174,7 +176,7 @@ func join(name string, r config.Route, path, rawQuery string) (Target, error) {
 		return Target{}, &Refusal{http.StatusBadRequest, "bad_path", "The request path does not make a valid upstream URL.", "Check the client's base URL."}
 	}
 	u.RawQuery = rawQuery
-	return Target{URL: u, Route: name, Window: r.Window, Proxy: r.Proxy}, nil
+	return Target{URL: u, Route: name, Window: r.Window, Proxy: r.Proxy, StrictRoles: r.StrictRoles}, nil
 }
 
 // metadataHosts are names that cloud machines answer secrets under.

@@ -46,7 +46,8 @@ func (b *Body) Field(name string) []byte {
 type Item struct {
 	// Inbound is the index of the client's own element of this turn, or -1.
 	Inbound int
-	// Raw are the bytes to send when Inbound is -1.
+	// Raw are the bytes to send. It may be nil where Inbound is not -1: the
+	// element then leaves as it came.
 	Raw []byte
 }
 
@@ -54,23 +55,29 @@ type Item struct {
 // came, kept neighbours keep the separator the client wrote between them, an
 // element put back gets a plain comma. It is total. When the view is the
 // inbound list itself the result is b.Raw, not a copy.
-func Splice(b *Body, view []Item) []byte {
-	if unchanged(b, view) {
+func Splice(b *Body, view []Item) []byte { return Patch(b, view, nil) }
+
+// Patch is Splice with edits of the frame, which must be in order, apart from
+// each other and outside the list.
+func Patch(b *Body, view []Item, edits []Edit) []byte {
+	if len(edits) == 0 && unchanged(b, view) {
 		return b.Raw
 	}
-	out := make([]byte, 0, len(b.Raw)+extra(view))
-	out = append(out, b.head()...)
+	out := make([]byte, 0, len(b.Raw)+extra(view, edits))
+	start, end := b.around()
+	out, edits = edited(out, b.Raw, chat.Span{Start: 0, End: start}, edits)
 	for i, it := range view {
 		if i > 0 {
 			out = append(out, b.separator(view[i-1].Inbound, it.Inbound)...)
 		}
-		if it.Inbound < 0 {
+		if it.Raw != nil {
 			out = append(out, it.Raw...)
 			continue
 		}
 		out = append(out, b.Element(it.Inbound)...)
 	}
-	return append(out, b.tail()...)
+	out, _ = edited(out, b.Raw, chat.Span{Start: end, End: len(b.Raw)}, edits)
+	return out
 }
 
 func unchanged(b *Body, view []Item) bool {
@@ -78,33 +85,29 @@ func unchanged(b *Body, view []Item) bool {
 		return false
 	}
 	for i, it := range view {
-		if it.Inbound != i {
+		if it.Inbound != i || it.Raw != nil {
 			return false
 		}
 	}
 	return true
 }
 
-func extra(view []Item) (n int) {
+func extra(view []Item, edits []Edit) (n int) {
 	for _, it := range view {
 		n += len(it.Raw) + 1
+	}
+	for _, e := range edits {
+		n += len(e.New)
 	}
 	return n
 }
 
-// head is everything up to the first element, tail everything after the last.
-func (b *Body) head() []byte {
+// around are the places between which the elements stand, those included.
+func (b *Body) around() (start, end int) {
 	if len(b.Elements) == 0 {
-		return b.Raw[:b.List.Start+1]
+		return b.List.Start + 1, b.List.Start + 1
 	}
-	return b.Raw[:b.Elements[0].Start]
-}
-
-func (b *Body) tail() []byte {
-	if len(b.Elements) == 0 {
-		return b.Raw[b.List.Start+1:]
-	}
-	return b.Raw[b.Elements[len(b.Elements)-1].End:]
+	return b.Elements[0].Start, b.Elements[len(b.Elements)-1].End
 }
 
 var comma = []byte(",")

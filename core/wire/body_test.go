@@ -84,10 +84,14 @@ func TestSpliceProperty(t *testing.T) {
 		var items []Item
 		var want [][]byte
 		for n := r.IntN(6); n > 0; n-- {
-			it := Item{Inbound: r.IntN(len(b.Elements)+1) - 1, Raw: []byte(randomValue(r, 1))}
-			raw := it.Raw
+			it := Item{Inbound: r.IntN(len(b.Elements)+1) - 1}
+			var raw []byte
 			if it.Inbound >= 0 {
 				raw = b.Element(it.Inbound)
+			}
+			if it.Inbound < 0 || r.IntN(4) == 0 {
+				it.Raw = []byte(randomValue(r, 1))
+				raw = it.Raw
 			}
 			items, want = append(items, it), append(want, raw)
 		}
@@ -103,6 +107,54 @@ func TestSpliceProperty(t *testing.T) {
 		if !bytes.Equal(got.Raw[:got.List.Start], b.Raw[:b.List.Start]) ||
 			!bytes.Equal(got.Raw[got.List.End:], b.Raw[b.List.End:]) {
 			t.Fatalf("the frame changed: %s\nfrom %s", got.Raw, b.Raw)
+		}
+	}
+}
+
+func TestPatch(t *testing.T) {
+	const raw = `{"a":"x","messages":[1, 2],"b":[ ]}`
+	for name, c := range map[string]struct {
+		view  string
+		edits func(b *Body) []Edit
+		want  string
+	}{
+		"before the list": {`0 1`, func(b *Body) []Edit { return []Edit{Lengthen(b.Get("a"), "y")} },
+			`{"a":"x\n\ny","messages":[1, 2],"b":[ ]}`},
+		"behind the list": {`1`, func(b *Body) []Edit { return []Edit{Insert(b.Get("b"), nil, 0, []byte(`3`), []byte(`4`))} },
+			`{"a":"x","messages":[2],"b":[3,4 ]}`},
+		"both, and new members": {`"p"`, func(b *Body) []Edit {
+			return []Edit{b.Set("a", []byte(`7`)), b.Set("c", []byte(`8`)), b.Set("d", []byte(`9`))}
+		}, `{"a":7,"messages":["p"],"b":[ ],"c":8,"d":9}`},
+	} {
+		b := mustCut(t, raw)
+		if got := Patch(b, view(c.view), c.edits(b)); string(got) != c.want || !json.Valid(got) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	b := mustCut(t, `{"messages":[ ]}`)
+	if got := Patch(b, nil, []Edit{b.Set("c", []byte(`8`))}); string(got) != `{"messages":[ ],"c":8}` {
+		t.Errorf("the list is the last member: %s", got)
+	}
+}
+
+// An element with other bytes stays in its place, separators and all.
+func TestSpliceChangedInPlace(t *testing.T) {
+	b := mustCut(t, "{\"messages\":[1 ,\n2 , 3]}")
+	items := []Item{{Inbound: 0}, {Inbound: 1, Raw: []byte(`"two"`)}, {Inbound: 2}}
+	if got := Splice(b, items); string(got) != "{\"messages\":[1 ,\n\"two\" , 3]}" {
+		t.Errorf("%s", got)
+	}
+}
+
+// What is not UTF-8 does not leave: a provider may refuse the request for it.
+func TestQuoteIsValid(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\"b\\c\n\x01é":    `"a\"b\\c\n\u0001é"`,
+		"half \xed\xa0\xbd": `"half ` + "\uFFFD" + `"`,
+		"\xff":              `"` + "\uFFFD" + `"`,
+	} {
+		if got := string(Quote(text)); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }

@@ -3,7 +3,8 @@
 //
 // The splice is the product's promise in code: an element the view keeps
 // leaves as the very bytes it came in. A body is never marshalled again from a
-// parsed form. Codecs (one subpackage each) read elements; they write none.
+// parsed form. Codecs (one subpackage each) read elements, and write only what
+// Holdfast itself adds.
 package wire
 
 import (
@@ -59,6 +60,11 @@ type Frame struct {
 	Tools bool
 	// ToolNames in the order they are offered, for the change report.
 	ToolNames []string
+	// Choice is the request's tool_choice.
+	Choice ToolChoice
+	// OldTools says that tools are offered as functions alone, the form before
+	// tools. Ours cannot stand beside them, so such a session is not armed.
+	OldTools bool
 	// MaxOutput is the requested output limit in tokens; 0 when absent.
 	MaxOutput int64
 	// JSONFormat says the reply must be JSON (response_format, output_config).
@@ -122,4 +128,5 @@ type Codec interface {
 	// BillingLine cuts a client's per-request billing line (a changing comment at
 	// the head of system) from a system field's raw JSON, for comparison only.
 	BillingLine(system []byte) (rest []byte, found bool)
+	Renderer
 }

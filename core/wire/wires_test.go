@@ -1,6 +1,9 @@
 package wire_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"holdfast/core/chat"
@@ -65,5 +68,36 @@ func TestCoresAreEqualAcrossWires(t *testing.T) {
 				t.Errorf("core %d is %+v on one wire, %+v on the other", i, first[i], cores[i])
 			}
 		}
+	}
+}
+
+// What a turn of a long session costs on its way out.
+func BenchmarkRender1MB(b *testing.B) {
+	elements := []string{`{"role":"user","content":"Fix it."}`}
+	result := strings.Repeat(`\tif err != nil {\n\t\treturn err\n\t}\n`, 50)
+	for i := range 500 {
+		elements = append(elements, `{"role":"assistant","content":"Reading."}`,
+			fmt.Sprintf(`{"role":"user","content":"%d %s"}`, i, result))
+	}
+	body, err := wire.Cut([]byte(`{"system":"You are.","tools":[{"name":"a"}],"messages":[`+strings.Join(elements, ",")+`]}`), "messages")
+	if err != nil {
+		b.Fatal(err)
+	}
+	view := []wire.Slot{{Item: wire.Item{Inbound: 0}}, {Carrier: "fold"}}
+	for i := 101; i < len(body.Elements); i++ {
+		view = append(view, wire.Slot{Item: wire.Item{Inbound: i}})
+	}
+	add := wire.Additions{Paragraph: "p", Tools: []json.RawMessage{json.RawMessage(`{"name":"hf"}`)}, Nudge: "n"}
+	for _, codec := range []wire.Codec{anthropic.Codec{}, openai.Codec{}} {
+		b.Run(string(codec.Family()), func(b *testing.B) {
+			b.SetBytes(int64(len(body.Raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				out, err := codec.Render(body, view, add)
+				if err != nil || len(out.Bytes(body)) == 0 {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

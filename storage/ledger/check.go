@@ -106,10 +106,27 @@ func (k *checker) session(ctx context.Context, ledger string) error {
 			return err
 		}
 	}
+	if err := k.found(k.folds(ctx, ledger)); err != nil {
+		return err
+	}
 	if err := k.found(k.elements(ctx, ledger)); err != nil {
 		return err
 	}
 	return k.found(k.turns(ctx, ledger))
+}
+
+// folds counts what the bodies of a session's blocks hold.
+func (k *checker) folds(ctx context.Context, ledger string) error {
+	return k.c.query(ctx, "SELECT structure FROM session WHERE ledger_id = ?", func(r *row) error {
+		return k.hold(bodies(r.bytes(0)))
+	}, ledger)
+}
+
+func (k *checker) hold(ids []content.ID, err error) error {
+	for _, id := range ids {
+		k.refs[id]++
+	}
+	return err
 }
 
 // rows verifies the dead rows as well; load saw the live ones.
@@ -144,7 +161,7 @@ func (k *checker) elements(ctx context.Context, ledger string) error {
 func (k *checker) turns(ctx context.Context, ledger string) error {
 	lens := map[int64]int{0: 0}
 	return k.c.query(ctx,
-		"SELECT id, kept, list_prev, list_common, list_own, list, fields FROM turn WHERE ledger_id = ? ORDER BY id",
+		"SELECT id, kept, list_prev, list_common, list_own, list, fields, view FROM turn WHERE ledger_id = ? ORDER BY id",
 		func(r *row) error {
 			k.rep.Turns++
 			id := r.num(0)
@@ -169,7 +186,10 @@ func (k *checker) turns(ctx context.Context, ledger string) error {
 					k.refs[f.id]++
 				}
 			}
-			return err
+			if err != nil {
+				return err
+			}
+			return k.hold(additions(r.bytes(7)))
 		}, ledger)
 }
 

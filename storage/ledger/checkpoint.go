@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	"holdfast/core/fold"
 	"holdfast/core/session"
 )
 
@@ -18,12 +20,48 @@ const (
 	selectCkpt = "SELECT " + ckptCols + " FROM ckpt WHERE ledger_id = ? AND seq = ?"
 )
 
-// putCheckpoint seals and lets go of the oldest.
+// putCheckpoint seals and lets go of the oldest. Those that made a fold which
+// still stands are kept; which do is only looked at when folds change.
 func putCheckpoint(ctx context.Context, c *conn, ledger string, k *session.Checkpoint, meta []byte) error {
 	_, err := c.exec(ctx, insertCkpt, ledger, k.Seq, k.Epoch, k.PosHi, k.RowHi, k.Reason, nullText(k.Cause),
 		string(meta), nullBytes(k.FrameSig), k.CreatedAt)
 	if err == nil {
-		_, err = c.exec(ctx, "DELETE FROM ckpt WHERE ledger_id = ? AND seq <= ?", ledger, k.Seq-keptCheckpoints)
+		_, err = c.exec(ctx, "DELETE FROM ckpt WHERE ledger_id = ? AND seq <= ? AND reason NOT IN ('fold','inherit')", ledger,
+			k.Seq-keptCheckpoints)
+	}
+	switch fold.EventKind(k.Reason) {
+	case fold.Append, fold.Rewind, fold.Replace, fold.Archive: // a block that ends says unfold
+		return err
+	}
+	if err == nil {
+		err = dropFoldCheckpoints(ctx, c, ledger, k)
+	}
+	return err
+}
+
+// dropFoldCheckpoints lets go of old checkpoints whose folds no longer stand
+// and are held by none that does.
+func dropFoldCheckpoints(ctx context.Context, c *conn, ledger string, k *session.Checkpoint) error {
+	stands := map[string]bool{}
+	for _, cv := range k.Meta.Coverage {
+		stands[cv.Block] = true
+		for _, child := range cv.Children {
+			stands[child] = true
+		}
+	}
+	var over []int64
+	err := c.query(ctx, "SELECT "+ckptCols+" FROM ckpt WHERE ledger_id = ? AND seq <= ?", func(r *row) error {
+		old, err := readCheckpoint(r)
+		made := func(e fold.Event) bool { return stands[session.BlockName(e.Block)] }
+		if err != nil || !slices.ContainsFunc(old.Meta.Events, made) { // one that does not read says nothing
+			over = append(over, old.Seq)
+		}
+		return nil
+	}, ledger, k.Seq-keptCheckpoints)
+	for _, seq := range over {
+		if err == nil {
+			_, err = c.exec(ctx, "DELETE FROM ckpt WHERE ledger_id = ? AND seq = ?", ledger, seq)
+		}
 	}
 	return err
 }

@@ -77,7 +77,7 @@ func (d *DB) Commit(ctx context.Context, sc *session.Commit) error {
 
 // prepare counts references and packs what may be new. The counts: one for each
 // element that names a blob, one for each item of the list's tail, one for each
-// field that changed.
+// field that changed, one for each addition of ours, one for each new block.
 func (d *DB) prepare(sc *session.Commit) (*ready, error) {
 	c := &ready{Commit: sc, refs: map[content.ID]int64{}, bytes: turnBytes}
 	for i := range sc.Elements {
@@ -91,6 +91,14 @@ func (d *DB) prepare(sc *session.Commit) (*ready, error) {
 	}
 	for _, f := range sc.Turn.Fields {
 		c.count(f.ID)
+	}
+	for _, v := range sc.Turn.View {
+		if v.Add != "" {
+			c.count(v.Blob)
+		}
+	}
+	for _, id := range sc.Holds {
+		c.count(id)
 	}
 	have := make(map[content.ID]bool, len(sc.Blobs))
 	for i := range sc.Blobs {
@@ -133,17 +141,21 @@ func (c *ready) encode() (err error) {
 			c.bytes += int64(len(m.data)) + blobBytes
 		}
 	}
+	c.bytes += int64(len(c.Outcome))
+	for i := range c.Echoes {
+		c.bytes += int64(len(c.Echoes[i].Rounds))
+	}
 	return nil
 }
 
 // known answers a cause that was carried out before with its outcome.
 func known(ctx context.Context, w *conn, c *ready) error {
-	if c.Check == nil || c.Check.Cause == "" {
+	if c.Cause == "" {
 		return nil
 	}
-	out, found, err := outcome(ctx, w, c.Head.Ledger, c.Check.Cause)
+	out, found, err := outcome(ctx, w, c.Head.Ledger, c.Cause)
 	if err == nil && found {
-		err = &session.KnownCause{Cause: c.Check.Cause, Outcome: out}
+		err = &session.KnownCause{Cause: c.Cause, Outcome: out}
 	}
 	return err
 }
@@ -157,12 +169,14 @@ func move(ctx context.Context, w *conn, c *ready) error {
 
 // append is step 1: the turn's inbound part, elements, bytes.
 func (d *DB) append(ctx context.Context, w *conn, c *ready) error {
-	list, err := store(ctx, w, &c.Turn.List)
-	if err != nil {
-		return err
-	}
-	if err := d.putTurn(ctx, w, &c.Turn, list); err != nil {
-		return err
+	if c.Turn.ID != 0 {
+		list, err := store(ctx, w, &c.Turn.List)
+		if err == nil {
+			err = d.putTurn(ctx, w, &c.Turn, list)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for i := range c.Elements {
 		if err := putElement(ctx, w, c.Head.Ledger, &c.Elements[i]); err != nil {
@@ -224,17 +238,21 @@ func seal(ctx context.Context, w *conn, c *ready) error {
 			return err
 		}
 	}
-	if c.Check == nil {
-		return nil
+	for _, e := range c.Echoes {
+		if err := putEcho(ctx, w, c.Head.Ledger, e); err != nil {
+			return err
+		}
 	}
-	if err := putCheckpoint(ctx, w, c.Head.Ledger, c.Check, c.meta); err != nil {
-		return err
+	if c.Check != nil {
+		if err := putCheckpoint(ctx, w, c.Head.Ledger, c.Check, c.meta); err != nil {
+			return err
+		}
 	}
-	if c.Outcome == nil || c.Check.Cause == "" {
+	if c.Outcome == nil || c.Cause == "" {
 		return nil
 	}
 	_, err := w.exec(ctx, "INSERT INTO outcome (ledger_id, cause_id, result, at) VALUES (?,?,?,?)", c.Head.Ledger,
-		c.Check.Cause, c.Outcome, c.Check.CreatedAt)
+		c.Cause, c.Outcome, c.Head.LastSeen)
 	return err
 }
 

@@ -178,6 +178,28 @@ func commitStage(plan func(s *ledgertest.Script, id int64) *session.Commit) stag
 	}
 }
 
+// foldStage cuts off what the model asks for in the middle of a turn. The second
+// fold is cut, so that a carrier goes as well where it takes the first one in.
+func foldStage(plan func(s *ledgertest.Script, from, to int) *session.Commit) stage {
+	return func(t *testing.T, d *DB) act {
+		s := ledgertest.NewScript("fold")
+		for range 20 {
+			must(t, d.Commit(context.Background(), s.Turn(d.NextTurn())))
+		}
+		must(t, d.Commit(context.Background(), s.Fold(2, 12)))
+		before := s.Clone()
+		c := plan(s, 14, 22)
+		return act{do: func(d *DB) error { return d.Commit(context.Background(), c) }, before: before, after: s,
+			check: func(t *testing.T, d *DB, landed bool) {
+				_, found, err := d.Outcome(context.Background(), c.Head.Ledger, c.Cause)
+				must(t, err)
+				if found != landed {
+					t.Errorf("the outcome is there: %v, landed %v", found, landed)
+				}
+			}}
+	}
+}
+
 func firstStage(t *testing.T, d *DB) act {
 	s := ledgertest.NewScript("first")
 	before := s.Clone()
@@ -238,6 +260,9 @@ func TestEveryStatement(t *testing.T) {
 			c := s.Turn(id)
 			c.Full = true
 			return c
+		}),
+		"fold": foldStage((*ledgertest.Script).Fold), "fold in a fold": foldStage(func(s *ledgertest.Script, from, to int) *session.Commit {
+			return s.Nest(1, to+8)
 		}),
 		"first": firstStage, "restamp": restampStage, "finish": finishStage,
 	} {

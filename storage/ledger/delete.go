@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"holdfast/core/content"
+	"holdfast/core/fold"
 	"holdfast/core/session"
 )
 
@@ -109,9 +111,14 @@ func eraseTurn(ctx context.Context, c *conn, ledger string) (more bool, err erro
 
 // releaseTurn gives up the references a turn holds.
 func releaseTurn(ctx context.Context, c *conn, id int64) error {
-	items, fields, err := owned(ctx, c, id)
+	items, fields, added, err := owned(ctx, c, id)
 	if err != nil {
 		return err
+	}
+	for _, b := range added {
+		if err := dropBlob(ctx, c, b, 1); err != nil {
+			return err
+		}
 	}
 	for _, it := range items {
 		if err := dropBlob(ctx, c, it.Raw, 1); err != nil {
@@ -127,8 +134,8 @@ func releaseTurn(ctx context.Context, c *conn, id int64) error {
 }
 
 // owned is what a turn holds references for.
-func owned(ctx context.Context, c *conn, id int64) (items []session.ListItem, fields []field, err error) {
-	_, err = c.one(ctx, "SELECT list_own, list, fields FROM turn WHERE id = ?", func(r *row) error {
+func owned(ctx context.Context, c *conn, id int64) (items []session.ListItem, fields []field, added []content.ID, err error) {
+	_, err = c.one(ctx, "SELECT list_own, list, fields, view FROM turn WHERE id = ?", func(r *row) error {
 		all, err := getItems(r.bytes(1))
 		if err != nil {
 			return err
@@ -142,9 +149,36 @@ func owned(ctx context.Context, c *conn, id int64) (items []session.ListItem, fi
 				fields = append(fields, f)
 			}
 		}
+		if err != nil {
+			return err
+		}
+		added, err = additions(r.bytes(3))
 		return err
 	}, id)
-	return items, fields, err
+	return items, fields, added, err
+}
+
+// additions are the bytes a stored view holds itself: what we added.
+func additions(b []byte) (ids []content.ID, err error) {
+	view, err := getView(b)
+	for _, v := range view {
+		if v.Add != "" && !v.Blob.IsZero() {
+			ids = append(ids, v.Blob)
+		}
+	}
+	return ids, err
+}
+
+// bodies are the names of the bodies of a session's blocks, one for each.
+func bodies(structure []byte) (ids []content.ID, err error) {
+	if structure == nil {
+		return nil, nil
+	}
+	k, err := fold.OpenState(structure, content.Of(structure))
+	for i := range k.Blocks {
+		ids = append(ids, k.Blocks[i].Body)
+	}
+	return ids, err
 }
 
 func eraseElement(ctx context.Context, c *conn, ledger string) (more bool, err error) {
@@ -166,6 +200,24 @@ func eraseElement(ctx context.Context, c *conn, ledger string) (more bool, err e
 	}
 	_, err = c.exec(ctx, "DELETE FROM element WHERE ledger_id = ? AND n = ?", ledger, n)
 	return true, err
+}
+
+// releaseBodies gives up the references the session's folds hold. A structure
+// that does not read holds none that could be told.
+func releaseBodies(ctx context.Context, c *conn, ledger string) error {
+	var ids []content.ID
+	if _, err := c.one(ctx, "SELECT structure FROM session WHERE ledger_id = ?", func(r *row) error {
+		ids, _ = bodies(r.bytes(0)) // damage must not keep a session from being deleted
+		return nil
+	}, ledger); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := dropBlob(ctx, c, id, 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eraseRows deletes from the snapshot tables that are there.
@@ -191,6 +243,9 @@ func (d *DB) eraseSession(ctx context.Context, c *conn, ledger, why string) erro
 				return err
 			}
 		}
+	}
+	if err := releaseBodies(ctx, c, ledger); err != nil {
+		return err
 	}
 	for _, t := range [...]string{"echo", "outcome", "response_id", "degrade", "session"} {
 		if _, err := c.exec(ctx, "DELETE FROM "+t+" WHERE ledger_id = ?", ledger); err != nil {

@@ -97,7 +97,7 @@ func (d *DB) FindRewound(ctx context.Context, ledger string, epoch int64, key co
 		if has, err := hasTable(ctx, c, "snap_rows"); err != nil || !has {
 			return err
 		}
-		rows, err = intactRows(ctx, c, ledger, "epoch = ? AND elem = ? AND active = 0 ORDER BY pos, sub, row_id", epoch, e.N)
+		rows, err = intactRows(ctx, c, ledger, "epoch = ? AND elem = ? AND active = 0 AND kind <> 'carrier' ORDER BY pos, sub, row_id", epoch, e.N)
 		return err
 	})
 	return e, rows, err

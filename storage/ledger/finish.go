@@ -5,7 +5,9 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	"holdfast/core/content"
 	"holdfast/core/session"
 )
 
@@ -21,7 +23,8 @@ const finishTurn = `UPDATE turn SET finished_at = ?, status = ?, truncated = ?, 
 const finishSession = `UPDATE session SET turns = turns + 1, input = input + ?, cached = cached + ?,
 	cache_write = cache_write + ?, output = output + ?, estimated = estimated + ?, bytes_in = bytes_in + ?,
 	bytes_out = bytes_out + ?, cost_micros = cost_micros + ?, unpriced = unpriced + ?, last_seen = max(last_seen, ?),
-	last_gate = coalesce(?, last_gate), breaker = coalesce(?, breaker), needs_restamp = coalesce(?, needs_restamp)
+	last_gate = coalesce(?, last_gate), breaker = coalesce(?, breaker), needs_restamp = coalesce(?, needs_restamp),
+	rhythm = coalesce(?, rhythm)
 	WHERE ledger_id = ?`
 
 // Finish completes a turn row and adds to its session's totals, once: a turn
@@ -83,6 +86,16 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 		}
 		change = string(b)
 	}
+	if t.Plain {
+		if err := releaseView(ctx, c, t.ID); err != nil {
+			return f, false, err
+		}
+	}
+	if t.View != nil {
+		if err := replaceView(ctx, c, t); err != nil {
+			return f, false, err
+		}
+	}
 	u := t.Usage
 	found, err = c.one(ctx, finishTurn, func(r *row) error {
 		f = finished{r.text(0), r.text(1), r.num(2), r.num(3)}
@@ -94,6 +107,54 @@ func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string)
 		string(t.Path), string(t.Path), t.Gate, t.Gate, bit(t.Plain), bit(t.Plain),
 		t.ResponseType, t.ResponseEncoding, t.ResponseBytes, nullHash(t.ResponseHash), why, t.ID)
 	return f, found, err
+}
+
+// releaseView gives up what the view of an unfinished turn holds, which is about
+// to be cleared.
+func releaseView(ctx context.Context, c *conn, id int64) error {
+	added, err := viewAdditions(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	for _, b := range added {
+		if err := dropBlob(ctx, c, b, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceView puts the view that left after all in place of the one that was
+// committed. Additions it no longer has are given up.
+func replaceView(ctx context.Context, c *conn, t *session.TurnDone) error {
+	old, err := viewAdditions(ctx, c, t.ID)
+	if err != nil {
+		return err
+	}
+	view := putView(t.View)
+	kept, err := additions(view)
+	if err != nil {
+		return err
+	}
+	for _, id := range old {
+		if slices.Contains(kept, id) {
+			continue
+		}
+		if err := dropBlob(ctx, c, id, 1); err != nil {
+			return err
+		}
+	}
+	_, err = c.exec(ctx, "UPDATE turn SET view = ?, out_hash = ? WHERE id = ? AND finished_at = 0", view, nullHash(t.OutHash), t.ID)
+	return err
+}
+
+// viewAdditions are the additions of an unfinished turn's view.
+func viewAdditions(ctx context.Context, c *conn, id int64) (added []content.ID, err error) {
+	_, err = c.one(ctx, "SELECT view FROM turn WHERE id = ? AND finished_at = 0", func(r *row) (err error) {
+		added, err = additions(r.bytes(0))
+		return err
+	}, id)
+	return added, err
 }
 
 // joinUnknown tells a turn finished before from one that was never written.
@@ -125,8 +186,14 @@ func addTotals(ctx context.Context, c *conn, t *session.TurnDone, f finished) er
 		need = *t.NeedsRestamp
 	}
 	u := t.Usage
+	if t.Echo != nil {
+		if err := putEcho(ctx, c, t.Ledger, session.Echo{Rounds: t.Echo}); err != nil {
+			return err
+		}
+	}
 	_, err := c.exec(ctx, finishSession, int64(u.Input), int64(u.Cached), int64(u.CacheWrite), int64(u.Output),
 		bit(!t.Reported),
-		f.bytesIn, f.bytesOut, t.CostMicros, bit(!t.Priced), t.FinishedAt, gate, brk, need, t.Ledger)
+		f.bytesIn, f.bytesOut, t.CostMicros, bit(!t.Priced), t.FinishedAt, gate, brk, need,
+		nullBytes(t.Rhythm), t.Ledger)
 	return err
 }

@@ -5,7 +5,7 @@
 //
 // A file per thing: session, element, row, checkpoint, blob, turn; commit,
 // finish and restamp write; load hydrates; view, coverage and evidence are read
-// by the pages; trim and delete keep the budget; check verifies.
+// by the pages; trim, purge and delete keep the budget; check verifies.
 //
 // Policy of errors: a sentinel of core/session where the chain branches, *Error
 // with a hint where a person acts, the operation in front otherwise. Damage is

@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	"holdfast/core/content"
+	"holdfast/core/fold"
 	"holdfast/core/session"
+	"holdfast/core/usage"
 )
 
 // stored is a list as a turn row holds it: the first common items of turn prev,
@@ -85,13 +87,43 @@ func resolve(ctx context.Context, c *conn, turn int64) ([]session.ListItem, erro
 	return items, nil
 }
 
+// What a run of a view is. A run of two plain numbers is one of inbound
+// elements, and those of a stored element have a number in front; the others
+// are told by a pair no such run can have: (kind, 0).
+const (
+	runCarrier  = 1 + iota // block, hash of its body
+	runOverlaid            // a run, then the overlays of its element
+	runAdded               // name, hash of its bytes
+)
+
 func putView(view []session.ViewRun) []byte {
 	var out []byte
+	num := func(ns ...int) {
+		for _, n := range ns {
+			out = binary.AppendUvarint(out, uint64(n))
+		}
+	}
 	for _, v := range view {
-		out = binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(out, uint64(v.N)), uint64(v.From)),
-			uint64(v.To))
-		if v.N != 0 {
+		if len(v.Overlays) > 0 {
+			num(0, runOverlaid, 0, len(v.Overlays))
+			for _, o := range v.Overlays {
+				num(int(o.Elem), o.Core, o.Head, o.Tail, int(o.Saved))
+			}
+		}
+		switch {
+		case v.Block != 0:
+			num(0, runCarrier, 0, int(v.Block))
 			out = append(out, v.Blob[:]...)
+		case v.Add != "":
+			num(0, runAdded, 0, len(v.Add))
+			out = append(out, v.Add...)
+			num(int(v.N), v.From)
+			out = append(out, v.Blob[:]...)
+		case v.N != 0:
+			num(int(v.N), v.From, v.To)
+			out = append(out, v.Blob[:]...)
+		default:
+			num(0, v.From, v.To)
 		}
 	}
 	return out
@@ -101,13 +133,35 @@ func getView(b []byte) ([]session.ViewRun, error) {
 	var view []session.ViewRun
 	r := reader{b: b}
 	for r.more() {
-		v := session.ViewRun{N: int64(r.uvarint()), From: int(r.uvarint()), To: int(r.uvarint())}
-		if v.N != 0 {
-			v.Blob = r.hash()
-		}
-		view = append(view, v)
+		view = append(view, r.run())
 	}
 	return view, r.done("an outbound list")
+}
+
+func (r *reader) run() session.ViewRun {
+	n, from, to := int64(r.uvarint()), int(r.uvarint()), int(r.uvarint())
+	switch {
+	case n != 0:
+		return session.ViewRun{N: n, From: from, To: to, Blob: r.hash()}
+	case to == 0 && from == runCarrier:
+		return session.ViewRun{Block: int64(r.uvarint()), Blob: r.hash()}
+	case to == 0 && from == runAdded:
+		return session.ViewRun{Add: string(r.take(r.uvarint())), N: int64(r.uvarint()), From: int(r.uvarint()), Blob: r.hash()}
+	case to == 0 && from == runOverlaid:
+		overlays := r.overlays()
+		v := r.run()
+		v.Overlays = overlays
+		return v
+	}
+	return session.ViewRun{From: from, To: to}
+}
+
+func (r *reader) overlays() (out []fold.Shortened) {
+	for n := r.uvarint(); n > 0 && r.more(); n-- {
+		out = append(out, fold.Shortened{Elem: int64(r.uvarint()), Core: int(r.uvarint()), Head: int(r.uvarint()),
+			Tail: int(r.uvarint()), Saved: usage.Tokens(r.uvarint())})
+	}
+	return out
 }
 
 // fieldsOf tells which of the current fields the turn brought itself.

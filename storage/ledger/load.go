@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
@@ -31,20 +32,18 @@ func load(ctx context.Context, c *conn, ledger string) (*session.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &session.State{Head: h, Kernel: fold.NewState(), Repeats: map[chat.CanonID]int32{}}
-	if h.Structure != nil {
-		if st.Kernel, err = fold.OpenState(h.Structure, h.Sum); err != nil {
-			return nil, fmt.Errorf("%w: session %s: %w", ErrCorrupt, ledger, err)
-		}
+	st := &session.State{Head: h, Repeats: map[chat.CanonID]int32{}, Stands: map[int64]session.ElemState{}}
+	if st.Kernel, err = kernelOf(&h); err != nil {
+		return nil, err
 	}
-	brief, err := elementsOf(ctx, c, ledger, st.Repeats)
+	brief, err := elementsOf(ctx, c, ledger, st)
 	if err != nil {
 		return nil, err
 	}
 	if st.List, err = listOf(ctx, c, &h, brief); err != nil {
 		return nil, err
 	}
-	st.Rows, st.Red = hydrate(ctx, c, &h, brief)
+	st.Rows, st.Red = hydrate(ctx, c, &h, &st.Kernel, brief)
 	return st, ctx.Err()
 }
 
@@ -55,15 +54,21 @@ type brief struct {
 	removed bool
 }
 
-// elementsOf reads every element of a ledger and counts its canonical ids.
-func elementsOf(ctx context.Context, c *conn, ledger string, repeats map[chat.CanonID]int32) (map[int64]brief, error) {
+// elementsOf reads every element of a ledger, counts its canonical ids and
+// notes the state of those in the list that are not live.
+func elementsOf(ctx context.Context, c *conn, ledger string, st *session.State) (map[int64]brief, error) {
 	out := map[int64]brief{}
 	err := c.query(ctx, "SELECT n, key, tokens, state, cores FROM element WHERE ledger_id = ? ORDER BY n",
 		func(r *row) error {
-			out[r.num(0)] = brief{r.hash(1), usage.Tokens(r.num(2)), r.text(3) == string(session.Removed)}
+			state := session.ElemState(r.text(3))
+			out[r.num(0)] = brief{r.hash(1), usage.Tokens(r.num(2)), state == session.Removed}
+			switch state {
+			case session.Folded, session.Hidden, session.Overlaid, session.Removed:
+				st.Stands[r.num(0)] = state
+			}
 			cores, err := getCores(r.bytes(4))
 			for _, k := range cores {
-				repeats[k.Canon]++
+				st.Repeats[k.Canon]++
 			}
 			return err
 		}, ledger)
@@ -89,7 +94,7 @@ func listOf(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief
 
 // hydrate reads the live rows and proves them against the head checkpoint; red
 // says what does not fit.
-func hydrate(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) (rows []session.RowIndex,
+func hydrate(ctx context.Context, c *conn, h *session.Head, k *fold.State, elems map[int64]brief) (rows []session.RowIndex,
 	red string) {
 	if h.HeadSeq == 0 {
 		return nil, "no rows"
@@ -106,12 +111,15 @@ func hydrate(ctx context.Context, c *conn, h *session.Head, elems map[int64]brie
 	if red := current(h, &ck); red != "" {
 		return nil, red
 	}
-	if rows, err = liveRows(ctx, c, h, elems); err != nil {
+	if rows, err = standingRows(ctx, c, h, elems); err != nil {
 		return nil, "check failed: " + err.Error()
 	}
 	if got := session.AggregateOf(rows); got != ck.Meta.S4 {
 		return nil, fmt.Sprintf("check failed: %d live rows do not give the sum of checkpoint %d over %d", got.Count,
 			ck.Seq, ck.Meta.S4.Count)
+	}
+	if got := session.CoverageOf(rows, k); !slices.EqualFunc(got, ck.Meta.Coverage, session.Cover.Equal) {
+		return nil, fmt.Sprintf("check failed: the rows cover other places than checkpoint %d says", ck.Seq)
 	}
 	return rows, ""
 }
@@ -141,8 +149,9 @@ func current(h *session.Head, ck *session.Checkpoint) string {
 	return ""
 }
 
-func liveRows(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) ([]session.RowIndex, error) {
-	rows, err := intactRows(ctx, c, h.Ledger, "active = 1 ORDER BY pos, sub")
+// standingRows are the live rows and those that stand by.
+func standingRows(ctx context.Context, c *conn, h *session.Head, elems map[int64]brief) ([]session.RowIndex, error) {
+	rows, err := intactRows(ctx, c, h.Ledger, "(active = 1 OR epoch = ? AND "+standingBy+") ORDER BY pos, sub", h.Epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -154,10 +163,12 @@ func liveRows(ctx context.Context, c *conn, h *session.Head, elems map[int64]bri
 			return nil, fmt.Errorf("%w: row %d is live in epoch %d for element %d since checkpoint %d", ErrCorrupt, r.ID,
 				r.Epoch, r.Elem, r.ChangedCk)
 		}
-		out[i] = session.RowIndex{Row: r.ID, Elem: r.Elem, Pos: r.Pos, Sub: r.Sub, Removed: b.removed,
-			Kind: chat.Kind(r.Kind), Call: r.CallID,
-			RowSum: r.RowSum, StateSum: r.StateSum}
-		if i == 0 || rows[i-1].Elem != r.Elem {
+		out[i] = session.IndexOf(r)
+		if out[i].Carrier != 0 {
+			continue
+		}
+		out[i].Removed = b.removed
+		if r.Sub == 0 {
 			out[i].Tokens = b.tokens
 		}
 	}

@@ -32,7 +32,7 @@ func (d *DB) Restamp(ctx context.Context, p *session.RestampPlan) error {
 	for at := 0; at < len(p.Rows); at += restampChunk {
 		chunk := p.Rows[at:min(at+restampChunk, len(p.Rows))]
 		if err := d.write(ctx, "restamp", func(ctx context.Context, c *conn) error {
-			return d.putChunk(ctx, c, &p.Head, chunk)
+			return d.putChunk(ctx, c, &p.Head, p.Base, chunk)
 		}); err != nil {
 			return err
 		}
@@ -47,10 +47,10 @@ func (d *DB) Restamp(ctx context.Context, p *session.RestampPlan) error {
 }
 
 // putChunk stops early when the session moved on: its numbers may be taken.
-func (d *DB) putChunk(ctx context.Context, c *conn, h *session.Head, rows []session.Row) error {
+func (d *DB) putChunk(ctx context.Context, c *conn, h *session.Head, base int64, rows []session.Row) error {
 	n, err := c.number(ctx,
 		"SELECT count(*) FROM session WHERE ledger_id = ? AND version = ? AND epoch = ? AND deleting IS NULL", h.Ledger,
-		h.Version, h.Epoch-1)
+		base, h.Epoch-1)
 	if err == nil && n == 0 {
 		err = session.ErrStale
 	}
@@ -86,9 +86,11 @@ func (d *DB) sweep(ctx context.Context, ledger string, epoch int64) error {
 
 func flipEpoch(ctx context.Context, c *conn, p *session.RestampPlan, meta []byte) error {
 	h := &p.Head
-	n, err := c.exec(ctx, `UPDATE session SET epoch = ?, head_seq = ?, next_row_id = ?,
-		needs_restamp = '' WHERE ledger_id = ? AND version = ?
-		AND epoch = ? AND head_seq = ? AND deleting IS NULL`, h.Epoch, h.HeadSeq, h.NextRow, h.Ledger, h.Version, h.Epoch-1, h.HeadSeq-1)
+	n, err := c.exec(ctx, `UPDATE session SET epoch = ?, version = ?, structure = ?, structure_version = ?, sum = ?,
+		head_seq = ?, next_row_id = ?, needs_restamp = ''
+		WHERE ledger_id = ? AND version = ? AND epoch = ? AND head_seq = ? AND deleting IS NULL`,
+		h.Epoch, h.Version, nullBytes(h.Structure), h.StructureVersion, nullHash(h.Sum), h.HeadSeq, h.NextRow,
+		h.Ledger, p.Base, h.Epoch-1, h.HeadSeq-1)
 	if err != nil {
 		return err
 	}
@@ -102,17 +104,33 @@ func flipEpoch(ctx context.Context, c *conn, p *session.RestampPlan, meta []byte
 	if _, err := c.exec(ctx, "UPDATE element SET state = 'archived' WHERE ledger_id = ? AND state = 'removed'", h.Ledger); err != nil {
 		return err
 	}
-	n, err = c.exec(ctx, "UPDATE snap_rows SET active = 1 WHERE ledger_id = ? AND epoch = ?", h.Ledger, h.Epoch)
-	if err != nil {
-		return err
+	for _, s := range p.States {
+		if err := changeState(ctx, c, h.Ledger, s); err != nil {
+			return err
+		}
 	}
-	if n != int64(len(p.Rows)) {
-		return fmt.Errorf("%d of %d rows are there: %w", n, len(p.Rows), session.ErrStale)
+	if err := enliven(ctx, c, p); err != nil {
+		return err
 	}
 	if err := putWorld(ctx, c, &p.World); err != nil {
 		return err
 	}
 	return putCheckpoint(ctx, c, h.Ledger, &p.Check, meta)
+}
+
+// enliven puts the rows of the new epoch into the view, those apart that a block
+// covers or that are hidden.
+func enliven(ctx context.Context, c *conn, p *session.RestampPlan) error {
+	there, err := c.number(ctx, "SELECT count(*) FROM snap_rows WHERE ledger_id = ? AND epoch = ?", p.Head.Ledger, p.Head.Epoch)
+	if err != nil {
+		return err
+	}
+	if there != int64(len(p.Rows)) {
+		return fmt.Errorf("%d of %d rows are there: %w", there, len(p.Rows), session.ErrStale)
+	}
+	_, err = c.exec(ctx, "UPDATE snap_rows SET active = 1 WHERE ledger_id = ? AND epoch = ? AND "+notStandingBy,
+		p.Head.Ledger, p.Head.Epoch)
+	return err
 }
 
 // retire takes the live rows of earlier epochs out. Rows whose sums fail are
@@ -132,7 +150,8 @@ func retire(ctx context.Context, c *conn, ledger string, epoch, seq int64) error
 	for i := range old {
 		r := &old[i]
 		r.Active, r.Cause = false, "restamp"
-		f := session.Flip{Row: r.ID, CoveredBy: r.CoveredBy, Cause: r.Cause, ChangedCk: seq, StateSum: r.CurrentSum()}
+		f := session.Flip{Row: r.ID, CoveredBy: r.CoveredBy, Cause: r.Cause, Overlay: r.Overlay,
+			ChangedCk: seq, StateSum: r.CurrentSum()}
 		if err := flip(ctx, c, ledger, &f); err != nil {
 			return err
 		}

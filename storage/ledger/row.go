@@ -27,7 +27,14 @@ const (
 	created_at = excluded.created_at
 	WHERE snap_rows.epoch > excluded.epoch`
 
-	updateRow = "UPDATE snap_rows SET active = ?, covered_by = ?, cause = ?, changed_ck = ?, state_sum = ? WHERE ledger_id = ? AND row_id = ?"
+	updateRow = `UPDATE snap_rows SET active = ?, covered_by = ?, cause = ?, overlay = ?, changed_ck = ?, state_sum = ?
+	WHERE ledger_id = ? AND row_id = ?`
+)
+
+// What a block covers and what is hidden waits in its place.
+const (
+	standingBy    = "active = 0 AND kind <> 'carrier' AND cause IN ('fold','hide')"
+	notStandingBy = "coalesce(cause, '') NOT IN ('fold','hide')"
 )
 
 // putRow inserts a row. active may differ from the row's own while a re-stamp
@@ -45,8 +52,8 @@ func putRow(ctx context.Context, c *conn, ledger string, r *session.Row, active 
 }
 
 func flip(ctx context.Context, c *conn, ledger string, f *session.Flip) error {
-	n, err := c.exec(ctx, updateRow, bit(f.Active), nullText(f.CoveredBy), nullText(f.Cause), f.ChangedCk,
-		f.StateSum[:], ledger, f.Row)
+	n, err := c.exec(ctx, updateRow, bit(f.Active), nullText(f.CoveredBy), nullText(f.Cause), nullBytes(f.Overlay),
+		f.ChangedCk, f.StateSum[:], ledger, f.Row)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("row %d of session %s: %w", f.Row, ledger, session.ErrUnknown)
 	}

@@ -68,18 +68,26 @@ func (d *DB) Heads(ctx context.Context, w session.World) ([]session.Head, error)
 // Unsigned returns the unsigned sessions whose list sum is one of sums, the
 // one seen last first.
 func (d *DB) Unsigned(ctx context.Context, sums []content.ID) (heads []session.Head, err error) {
-	// Sums travel as one JSON list: the statement stays the same whatever their
-	// number.
-	hex := make([]string, len(sums))
-	for i := range sums {
-		hex[i] = sums[i].String()
+	list, err := hexList(sums)
+	if err != nil {
+		return nil, err
+	}
+	return d.heads(ctx, "unsigned", "SELECT "+headCols+` FROM session
+		WHERE signal = '' AND list_sum IN (SELECT unhex(value) FROM json_each(?)) AND deleting IS NULL ORDER BY last_seen DESC, ledger_id`, list)
+}
+
+// hexList makes hashes travel as one JSON list: the statement stays the same
+// whatever their number.
+func hexList(ids []content.ID) (string, error) {
+	hex := make([]string, len(ids))
+	for i := range ids {
+		hex[i] = ids[i].String()
 	}
 	list, err := json.Marshal(hex)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: unsigned: %w", err)
+		return "", fmt.Errorf("ledger: hashes: %w", err)
 	}
-	return d.heads(ctx, "unsigned", "SELECT "+headCols+` FROM session
-		WHERE signal = '' AND list_sum IN (SELECT unhex(value) FROM json_each(?)) AND deleting IS NULL ORDER BY last_seen DESC, ledger_id`, string(list))
+	return string(list), nil
 }
 
 func (d *DB) heads(ctx context.Context, op, q string, args ...driver.Value) (heads []session.Head, err error) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"holdfast/core/session"
 	"holdfast/core/usage"
 )
 
@@ -304,43 +303,6 @@ func takeOverFields(ctx context.Context, c *conn, id int64) error {
 		}
 	}
 	_, err := c.exec(ctx, "UPDATE turn SET fields = ? WHERE id = ?", nullBytes(putFields(fs)), id)
-	return err
-}
-
-// archived takes the bytes and the dead rows of elements the client replaced or
-// dropped long since; the element stays, with its name and size.
-func (t *trimmer) archived(ctx context.Context, _ string) (int, error) {
-	return t.each(ctx, t.always(), func(ledger string) (taken int, err error) {
-		err = t.d.inChunks(ctx, "trim", func(ctx context.Context, c *conn) (bool, error) {
-			var e session.Element
-			found, err := c.one(ctx,
-				"SELECT "+elemCols+" FROM element WHERE ledger_id = ? AND state = 'archived' AND blob IS NOT NULL ORDER BY n LIMIT 1", func(r *row) (err error) {
-					e, err = readElement(r)
-					return err
-				}, ledger)
-			if err != nil || !found {
-				return false, err
-			}
-			taken++
-			return true, takeArchived(ctx, c, ledger, &e)
-		})
-		return taken, err
-	})
-}
-
-func takeArchived(ctx context.Context, c *conn, ledger string, e *session.Element) error {
-	if err := dropBlob(ctx, c, e.Blob, 1); err != nil {
-		return err
-	}
-	if has, err := hasTable(ctx, c, "snap_rows"); err != nil {
-		return err
-	} else if has {
-		if _, err := c.exec(ctx, "DELETE FROM snap_rows WHERE ledger_id = ? AND elem = ? AND active = 0", ledger,
-			e.N); err != nil {
-			return err
-		}
-	}
-	_, err := c.exec(ctx, "UPDATE element SET blob = NULL WHERE ledger_id = ? AND n = ?", ledger, e.N)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/usage"
 )
@@ -93,7 +94,12 @@ func sessionView(ctx context.Context, c *conn, h *session.Head) (session.Session
 	if read > 0 {
 		v.CacheHit = float64(t.Cached) / float64(read)
 	}
-	err := c.query(ctx, "SELECT state, count(*) FROM element WHERE ledger_id = ? GROUP BY state", func(r *row) error {
+	k, err := kernelOf(h)
+	if err != nil {
+		return v, err
+	}
+	v.AddFolds(&k, fold.OpenRhythm(h.Rhythm))
+	err = c.query(ctx, "SELECT state, count(*) FROM element WHERE ledger_id = ? GROUP BY state", func(r *row) error {
 		v.Elements += r.num(1)
 		switch session.ElemState(r.text(0)) {
 		case session.Live, session.Overlaid:

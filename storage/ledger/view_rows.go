@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/usage"
 )
@@ -33,23 +34,42 @@ func (d *DB) RowViews(ctx context.Context, ledger string) (out []session.RowView
 // Elements and blobs are looked up by their keys; the rows come in the order
 // of the view.
 func rowViews(ctx context.Context, c *conn, h *session.Head) (out []session.RowView, err error) {
+	k, err := kernelOf(h)
+	if err != nil {
+		return nil, err
+	}
 	err = c.query(ctx, `SELECT s.row_id, s.pos, s.sub, s.elem, s.role, s.kind, s.tool_name, s.covered_by, s.cause,
-		s.raw, s.active,
+		s.raw, s.active, s.canon_id,
 		e.ref, e.tokens, e.state, e.first_turn, b.size
 		FROM snap_rows s LEFT JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem LEFT JOIN blob b ON b.hash = s.raw
 		WHERE s.ledger_id = ? AND s.epoch = ? ORDER BY s.pos, s.sub, s.row_id`, func(r *row) error {
 		v := session.RowView{RowID: r.num(0), Pos: r.num(1), Sub: int32(r.num(2)), Elem: r.num(3), Role: r.text(4),
 			Kind: r.text(5), Tool: r.text(6),
-			CoveredBy: r.text(7), Cause: r.text(8), Hash: r.hash(9).String(), Ref: refName(r.num(11)),
-			Tokens: usage.Tokens(r.num(12)),
-			State:  session.ElemState(r.text(13)), FirstTurn: r.num(14), Bytes: r.num(15)}
-		if v.Sub > 0 {
+			CoveredBy: r.text(7), Cause: r.text(8), Hash: r.hash(9).String(), Ref: refName(r.num(12)),
+			Tokens: usage.Tokens(r.num(13)),
+			State:  session.ElemState(r.text(14)), FirstTurn: r.num(15), Bytes: r.num(16)}
+		switch {
+		case v.Kind == string(session.KindCarrier):
+			v.AsCarrier(r.text(11), r.flag(10), &k)
+		case v.Sub > 0:
 			v.Tokens, v.Bytes = 0, 0 // an element is counted once, on its first row
 		}
 		out = append(out, v)
 		return nil
 	}, h.Ledger, h.Epoch)
 	return out, err
+}
+
+// kernelOf opens the kernel's state of a session.
+func kernelOf(h *session.Head) (fold.State, error) {
+	if h.Structure == nil {
+		return fold.NewState(), nil
+	}
+	k, err := fold.OpenState(h.Structure, h.Sum)
+	if err != nil {
+		err = fmt.Errorf("%w: session %s: %w", ErrCorrupt, h.Ledger, err)
+	}
+	return k, err
 }
 
 func elementViews(ctx context.Context, c *conn, h *session.Head) (out []session.RowView, err error) {
@@ -87,10 +107,14 @@ func (d *DB) Coverage(ctx context.Context, ledger string) (v session.CoverageVie
 				return err
 			}
 		}
+		k, err := kernelOf(&h)
+		if err != nil {
+			return err
+		}
 		if err := liveRuns(ctx, c, &h, &v); err != nil {
 			return err
 		}
-		return checkpoints(ctx, c, &h, &v)
+		return checkpoints(ctx, c, &h, &k, &v)
 	})
 	return v, err
 }
@@ -99,7 +123,7 @@ func (d *DB) Coverage(ctx context.Context, ledger string) (v session.CoverageVie
 func liveRuns(ctx context.Context, c *conn, h *session.Head, v *session.CoverageView) error {
 	return c.query(ctx, `SELECT s.pos,
 		max(e.tokens) FROM snap_rows s JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem
-		WHERE s.ledger_id = ? AND s.active = 1 GROUP BY s.pos ORDER BY s.pos`, func(r *row) error {
+		WHERE s.ledger_id = ? AND s.active = 1 AND s.kind <> 'carrier' GROUP BY s.pos ORDER BY s.pos`, func(r *row) error {
 		pos, tok := r.num(0), usage.Tokens(r.num(1))
 		v.TokensTotal += tok
 		if k := len(v.Live) - 1; k >= 0 && v.Live[k].To == pos {
@@ -111,7 +135,7 @@ func liveRuns(ctx context.Context, c *conn, h *session.Head, v *session.Coverage
 	}, h.Ledger)
 }
 
-func checkpoints(ctx context.Context, c *conn, h *session.Head, v *session.CoverageView) error {
+func checkpoints(ctx context.Context, c *conn, h *session.Head, kernel *fold.State, v *session.CoverageView) error {
 	return c.query(ctx, "SELECT "+ckptCols+" FROM ckpt WHERE ledger_id = ? ORDER BY seq", func(r *row) error {
 		k, err := readCheckpoint(r)
 		if err != nil {
@@ -120,19 +144,9 @@ func checkpoints(ctx context.Context, c *conn, h *session.Head, v *session.Cover
 		v.Checkpoints = append(v.Checkpoints, session.CheckpointView{Seq: k.Seq, Pos: k.PosHi, Reason: k.Reason,
 			At: k.CreatedAt})
 		if k.Seq == h.HeadSeq {
-			v.PosHi, v.Spans = k.PosHi, spans(k.Meta.Coverage)
+			v.PosHi, v.Spans = k.PosHi, session.Spans(k.Meta.Coverage, kernel, fold.OpenRhythm(h.Rhythm))
+			v.TokensTotal += session.CarrierTokens(k.Meta.Coverage, kernel)
 		}
 		return nil
 	}, h.Ledger)
-}
-
-func spans(cover []session.Cover) []session.SpanView {
-	out := []session.SpanView{}
-	for _, cv := range cover {
-		for _, iv := range cv.Intervals {
-			out = append(out, session.SpanView{Block: cv.Block, From: iv[0], To: iv[1], Anchor: cv.Anchor,
-				Children: cv.Children})
-		}
-	}
-	return out
 }

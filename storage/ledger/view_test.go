@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/session/ledgertest"
 	"holdfast/core/usage"
@@ -74,6 +75,38 @@ func TestViews(t *testing.T) {
 	if !bytes.Equal(a, b) {
 		t.Errorf("evidence after a restart\n%s, before\n%s", b, a)
 	}
+}
+
+// TestFoldViews shows a session with a fold that holds another, and a turn that
+// its accounts have seen.
+func TestFoldViews(t *testing.T) {
+	ctx := context.Background()
+	d := openNew(t)
+	s := ledgertest.NewScript("s")
+	playOn(t, d, s, 20)
+	must(t, d.Commit(ctx, s.Fold(4, 16)))
+	must(t, d.Commit(ctx, s.Nest(1, 25)))
+	rh := fold.OpenRhythm(s.State.Head.Rhythm)
+	rh.Accounts = map[int64]usage.Account{2: {Change: usage.Change{Gone: 2000}, Turns: 3,
+		Bill: usage.Bill{Saved: 1_250_000, Cost: 250_000, Unit: usage.UnitMicros}}}
+	must(t, d.Finish(ctx, &session.TurnDone{ID: 20, Ledger: "l_s", FinishedAt: 1_700_000_100_000, Status: 200, Reported: true,
+		Priced: true, CostMicros: 2_000_000, Usage: usage.Usage{Input: 4000, Output: 5, Source: usage.Exact}, Rhythm: rh.Text()}))
+	var ar txtar.Archive
+	ar.Comment = []byte("One session whose second fold took the first one in.\nWritten by `go test ./storage/ledger -run TestFoldViews -update`.\n\n")
+	add := func(name string, v any, err error) {
+		t.Helper()
+		must(t, err)
+		b, err := json.MarshalIndent(v, "", " ")
+		must(t, err)
+		ar.Files = append(ar.Files, txtar.File{Name: name, Data: append(b, '\n')})
+	}
+	v, err := d.Session(ctx, "l_s")
+	add("session.json", v, err)
+	cover, err := d.Coverage(ctx, "l_s")
+	add("coverage.json", cover, err)
+	rows, err := d.RowViews(ctx, "l_s")
+	add("rows.json", rows[4:12], err)
+	golden(t, "testdata/folds.txtar", txtar.Format(&ar))
 }
 
 func golden(t *testing.T, file string, got []byte) {

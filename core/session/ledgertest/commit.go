@@ -60,11 +60,11 @@ func testKnownCause(t *testing.T, l session.Ledger) {
 	s := NewScript("cause")
 	play(t, l, s, 1)
 	c := s.Turn(l.NextTurn())
-	c.Check.Cause, c.Outcome = "cause-1", []byte("folded b1")
+	c.Cause, c.Outcome = "cause-1", []byte("folded b1")
 	must(t, l.Commit(ctx, c))
 	before := s.Clone()
 	again := s.Turn(l.NextTurn())
-	again.Check.Cause, again.Outcome = "cause-1", []byte("folded twice")
+	again.Cause, again.Outcome = "cause-1", []byte("folded twice")
 	var known *session.KnownCause
 	if err := l.Commit(ctx, again); !errors.As(err, &known) || string(known.Outcome) != "folded b1" {
 		t.Fatalf("got %v, want the outcome of the first", err)

@@ -27,6 +27,8 @@ func Run(t *testing.T, open func(t *testing.T) session.Ledger) {
 		{"in flight", testInFlight},
 		{"restamp", testRestamp}, {"restamp archives", testRestampRemoved}, {"restamp stale", testRestampStale}, {"restamp needed stays", testNeedsRestamp},
 		{"without rows", testWithoutRows},
+		{"fold", testFold}, {"fold cause", testFoldCause}, {"fold restamp", testFoldRestamp}, {"overlay", testOverlay},
+		{"inherit", testInherit}, {"echo", testEcho}, {"view", testViewOf}, {"stored", testStored},
 		{"heads", testHeads}, {"unsigned", testUnsigned}, {"unknown", testUnknown}, {"settings", testSettings},
 		{"degrade", testDegrade},
 		{"together", testTogether},
@@ -47,8 +49,9 @@ func Diff(got, want *session.State) string {
 	for _, f := range [...]struct {
 		name string
 		a, b any
-	}{{"head", a.Head, b.Head}, {"kernel", a.Kernel, b.Kernel}, {"repeats", a.Repeats, b.Repeats}} {
-		if !reflect.DeepEqual(f.a, f.b) {
+	}{{"head", a.Head, b.Head}, {"kernel", sealed(&a), sealed(&b)}, {"repeats", a.Repeats, b.Repeats},
+		{"states of elements", a.Stands, b.Stands}} {
+		if !reflect.DeepEqual(f.a, f.b) && fmt.Sprint(f.a) != fmt.Sprint(f.b) { // nil and empty are one
 			return fmt.Sprintf("%s\n%+v, want\n%+v", f.name, f.a, f.b)
 		}
 	}
@@ -59,6 +62,12 @@ func Diff(got, want *session.State) string {
 		return ""
 	}
 	return prefixed("rows: ", diffAt(a.Rows, b.Rows))
+}
+
+// sealed is the kernel's state as a person can compare it.
+func sealed(st *session.State) string {
+	b, _ := st.Kernel.Seal()
+	return string(b)
 }
 
 func prefixed(p, s string) string {

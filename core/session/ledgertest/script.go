@@ -25,6 +25,8 @@ type Script struct {
 	Rows bool
 	// Returning are rewound elements the next plan brings back, by index.
 	Returning map[int]session.Returned
+	// Kernel acts on the next plan before it is committed.
+	Kernel func(*session.Plan)
 
 	now    int64
 	said   int
@@ -51,7 +53,7 @@ func NewScript(name string) *Script {
 // Clone returns a script that goes on by itself from the same state.
 func (s *Script) Clone() *Script {
 	c, st := *s, *s.State
-	st.Repeats, c.known = maps.Clone(st.Repeats), maps.Clone(s.known)
+	st.Repeats, st.Meta, c.known = maps.Clone(st.Repeats), maps.Clone(st.Meta), maps.Clone(s.known)
 	c.State, c.Msgs = &st, slices.Clone(s.Msgs)
 	return &c
 }
@@ -191,8 +193,12 @@ func (s *Script) Plan(id int64) *session.Commit {
 			Path: session.PathFull, Stream: true, BytesIn: 1000, BytesOut: 1000, InHash: content.Of(fmt.Append(nil, "in",
 				id)), OutHash: content.Of(fmt.Append(nil, "out", id)),
 			Skeleton: []byte(`{"model":"model-1","max_tokens":32000,"stream":true,"metadata":{"user_id":"u"},"messages":[` + s.words(20) + `],"temperature":1}`), AllFields: fields}})
+	if s.Kernel != nil {
+		s.Kernel(p)
+		s.learn(p)
+	}
 	p.Commit.Blobs = append(p.Commit.Blobs, s.frameBlobs(fields)...)
-	s.fields, s.Returning = fields, nil
+	s.fields, s.Returning, s.Kernel = fields, nil, nil
 	s.State = p.Settle()
 	return &p.Commit
 }

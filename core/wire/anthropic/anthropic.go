@@ -25,7 +25,7 @@ func (Codec) List() string { return "messages" }
 func (Codec) Frame(b *wire.Body) (wire.Frame, error) {
 	var f wire.Frame
 	r := frameReader{b: b, f: &f}
-	for _, read := range []func() error{r.plain, r.system, r.tools, r.format, r.session} {
+	for _, read := range []func() error{r.plain, r.system, r.tools, r.choice, r.format, r.session} {
 		if err := read(); err != nil {
 			return wire.Frame{}, err
 		}
@@ -100,6 +100,24 @@ func (r frameReader) tools() error {
 	servers, err := r.b.Get("mcp_servers").List()
 	r.f.Tools = len(tools)+len(servers) > 0
 	return err
+}
+
+// choice is never refused: one in a form we do not know demands something.
+func (r frameReader) choice() error {
+	choice := r.b.Get("tool_choice")
+	if choice.Absent() {
+		return nil
+	}
+	switch choice.Obj().Get("type").Str() {
+	case "auto":
+	case "none":
+		r.f.Choice = wire.ChoiceNone
+	case "tool":
+		r.f.Choice = wire.ChoiceNamed
+	default:
+		r.f.Choice = wire.ChoiceAny
+	}
+	return nil
 }
 
 // format looks at both places a JSON format was asked for over time.

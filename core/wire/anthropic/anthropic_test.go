@@ -119,6 +119,22 @@ func TestFrame(t *testing.T) {
 	}
 }
 
+func TestChoice(t *testing.T) {
+	for choice, want := range map[string]wire.ToolChoice{
+		`null`: wire.ChoiceFree,
+		`{"type":"auto","disable_parallel_tool_use":true}`: wire.ChoiceFree,
+		`{"type":"none"}`:             wire.ChoiceNone,
+		`{"type":"any"}`:              wire.ChoiceAny,
+		`{"type":"tool","name":"Go"}`: wire.ChoiceNamed,
+		`{"type":"new"}`:              wire.ChoiceAny,
+		`"auto"`:                      wire.ChoiceAny,
+	} {
+		if got, err := frame(t, `,"tool_choice":`+choice); err != nil || got.Choice != want {
+			t.Errorf("%s: %q, %v, want %q", choice, got.Choice, err, want)
+		}
+	}
+}
+
 func TestFrameRefuses(t *testing.T) {
 	for _, members := range []string{
 		`,"model":1`, `,"stream":"yes"`, `,"stream":1`, `,"max_tokens":"8"`, `,"max_tokens":1.5`, `,"max_tokens":1e99`,

@@ -28,7 +28,7 @@ func (Codec) BillingLine(system []byte) (rest []byte, found bool) { return syste
 func (Codec) Frame(b *wire.Body) (wire.Frame, error) {
 	var f wire.Frame
 	r := frameReader{b: b, f: &f}
-	for _, read := range []func() error{r.plain, r.limit, r.tools, r.options} {
+	for _, read := range []func() error{r.plain, r.limit, r.tools, r.choice, r.options} {
 		if err := read(); err != nil {
 			return wire.Frame{}, err
 		}
@@ -80,6 +80,28 @@ func (r frameReader) tools() error {
 		r.f.ToolNames = append(r.f.ToolNames, name)
 	}
 	r.f.Tools = len(r.f.ToolNames) > 0
+	r.f.OldTools = len(functions) > 0 && len(tools) == 0
+	return nil
+}
+
+// choice is never refused: one in a form we do not know demands something. The
+// older spelling counts where the newer is absent.
+func (r frameReader) choice() error {
+	choice := r.b.Get("tool_choice")
+	if choice.Absent() {
+		choice = r.b.Get("function_call")
+	}
+	switch o := choice.Obj(); {
+	case choice.Absent() || choice.Str() == "auto":
+	case choice.Str() == "none":
+		r.f.Choice = wire.ChoiceNone
+	case o.Get("type").Str() == "allowed_tools":
+		r.f.Choice = wire.ChoiceAllowed
+	case !o.Get("type").Absent() || !o.Get("name").Absent():
+		r.f.Choice = wire.ChoiceNamed
+	default:
+		r.f.Choice = wire.ChoiceAny
+	}
 	return nil
 }
 

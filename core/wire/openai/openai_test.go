@@ -62,15 +62,39 @@ func TestFrame(t *testing.T) {
 		`,"response_format":{"type":"json_schema"}`:             {JSONFormat: true},
 		`,"response_format":{"type":"text"}`:                    {},
 		`,"tools":[],"functions":[]`:                            {},
-		`,"functions":[{"name":"old"}]`:                         {Tools: true, ToolNames: []string{"old"}},
+		`,"functions":[{"name":"old"}]`:                         {Tools: true, ToolNames: []string{"old"}, OldTools: true},
 		`,"metadata":{"user_id":"{\"session_id\":\"a\"}"}`:      {},
-		`,"user":7,"metadata":"whatever","tool_choice":{"a":1}`: {},
+		`,"user":7,"metadata":"whatever","tool_choice":{"a":1}`: {Choice: wire.ChoiceAny},
+		`,"tools":[{"function":{"name":"f"}}],"functions":[{"name":"old"}]`: {
+			Tools: true, ToolNames: []string{"f", "old"}},
 		`,"tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"c"}},{"type":"web_search"}]`: {
 			Tools: true, ToolNames: []string{"f", "c", "web_search"}},
 	} {
 		got, err := frame(t, members)
 		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%s: %+v, %v, want %+v", members, got, err, want)
+		}
+	}
+}
+
+func TestChoice(t *testing.T) {
+	for members, want := range map[string]wire.ToolChoice{
+		`"tool_choice":null`:       wire.ChoiceFree,
+		`"tool_choice":"auto"`:     wire.ChoiceFree,
+		`"tool_choice":"none"`:     wire.ChoiceNone,
+		`"tool_choice":"required"`: wire.ChoiceAny,
+		`"tool_choice":{"type":"function","function":{"name":"f"}}`:              wire.ChoiceNamed,
+		`"tool_choice":{"type":"custom","custom":{"name":"f"}}`:                  wire.ChoiceNamed,
+		`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto"}}`: wire.ChoiceAllowed,
+		`"tool_choice":["new"]`:                       wire.ChoiceAny,
+		`"function_call":"auto"`:                      wire.ChoiceFree,
+		`"function_call":"none"`:                      wire.ChoiceNone,
+		`"function_call":{"name":"f"}`:                wire.ChoiceNamed,
+		`"tool_choice":"auto","function_call":"none"`: wire.ChoiceFree,
+		`"tool_choice":{"type":"function","function":{"name":"f"}},"function_call":1`: wire.ChoiceNamed,
+	} {
+		if got, err := frame(t, ","+members); err != nil || got.Choice != want {
+			t.Errorf("%s: %q, %v, want %q", members, got.Choice, err, want)
 		}
 	}
 }

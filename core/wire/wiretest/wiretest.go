@@ -170,6 +170,7 @@ func Element(t *testing.T, codec wire.Codec, raw []byte) {
 	if !bytes.Equal(again.Stripped, m.Stripped) {
 		t.Fatalf("stripping %q again gives %q", m.Stripped, again.Stripped)
 	}
+	beside(t, codec, raw)
 }
 
 func refused(t *testing.T, err error) {

@@ -19,7 +19,8 @@ CREATE TABLE element (
 -- in these states are ever looked for by key, so the others do not pay.
 CREATE INDEX element_key ON element(key) WHERE state IN ('folded','rewound');
 
--- echo: private rounds of a turn, by the element that carries their answer.
+-- echo: private rounds of a turn, by the element that carries their answer; 0
+-- while the client has not sent that yet.
 CREATE TABLE echo (
   ledger_id TEXT NOT NULL,
   n         INTEGER NOT NULL,                  -- element

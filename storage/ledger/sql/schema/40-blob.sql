@@ -1,5 +1,5 @@
 -- blob: bytes by the hash of what they are. refs counts the elements, list
--- items and fields that name it; at 0 the row goes.
+-- items, fields, additions and blocks that name it; at 0 the row goes.
 CREATE TABLE blob (
   id    INTEGER PRIMARY KEY,                   -- order of arrival: new bytes are written side by side
   hash  BLOB NOT NULL,                         -- BLAKE3 of the whole, media restored

@@ -1,0 +1,394 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/core/session"
+	"holdfast/core/upstream"
+	"holdfast/core/wire"
+)
+
+const (
+	// maxRounds is how many model calls one reply may take. A model that has
+	// not come to its answer by then is going in circles.
+	maxRounds = 10
+	// forcedRounds is the same where the request forces a tool: one call of ours
+	// is answered, then the turn goes on.
+	forcedRounds = 2
+	// retries and retryPause are for an upstream that is busy in a later round:
+	// the client cannot retry a round it knows nothing of.
+	retries    = 3
+	retryPause = 1500 * time.Millisecond
+	// keepAlive is how long a client hears nothing while its reply is held.
+	keepAlive = 15 * time.Second
+	// lastWords is how long the end of a reply waits for the end of the
+	// upstream's body: what was private in it is kept before the client can go
+	// on.
+	lastWords = time.Second
+)
+
+// emptyNote is what a user sees of a reply in which the model only tidied up.
+const emptyNote = "The conversation history was tidied up."
+
+// loop is one reply that takes as many rounds as the model calls our own tools
+// in: own calls are answered here and never seen by the client. It is an
+// io.Reader of the client's bytes, so that the relay is the same for every
+// reply.
+type loop struct {
+	c      *Chain
+	x      *Exchange
+	ctx    context.Context
+	stream bool
+	out    *io.PipeWriter
+
+	// mu guards wire and what is written to out, which the keep-alive shares.
+	mu   sync.Mutex
+	wire wire.Loop
+	// spoke is when the client heard something last; held says that bytes came
+	// since that it has not been given.
+	spoke time.Time
+	held  bool
+
+	rounds []wire.Private
+	// stuck counts rounds of nothing but calls that failed before.
+	stuck int
+	// unthought says that the private reasoning was left out, because the
+	// upstream refused it.
+	unthought bool
+}
+
+// looped starts the loop on a first reply that may hold calls of our own and
+// returns the reply as the client gets it; nil when it can hold none. cancel
+// ends the upstream calls.
+func (c *Chain) looped(ctx context.Context, x *Exchange, resp *http.Response) *http.Response {
+	codec, ok := x.codec.(wire.Looper)
+	if !ok || !x.offers || resp.StatusCode != http.StatusOK {
+		return nil
+	}
+	kind := strings.ToLower(resp.Header.Get("Content-Type"))
+	stream := strings.HasPrefix(kind, "text/event-stream")
+	if !stream && !strings.Contains(kind, "json") {
+		return nil
+	}
+	body, err := upstream.Decoded(resp)
+	if err != nil {
+		return nil
+	}
+	r, w := io.Pipe()
+	l := &loop{c: c, x: x, ctx: ctx, stream: stream, out: w, spoke: time.Now(),
+		wire: codec.Loop(stream, wire.LoopOptions{Own: x.ownTools(), Note: emptyNote})}
+	x.loop = l
+	go l.run(body)
+	return plainReply(resp, r, stream)
+}
+
+// plainReply is a reply whose body is r, of no known length and encoding.
+func plainReply(resp *http.Response, r io.Reader, stream bool) *http.Response {
+	out := *resp
+	out.Header = resp.Header.Clone()
+	out.Header.Del("Content-Encoding")
+	out.Header.Del("Content-Length")
+	out.Body, out.ContentLength = io.NopCloser(r), -1
+	if !stream { // all of it comes at once
+		b, err := io.ReadAll(r)
+		out.Body = io.NopCloser(io.MultiReader(bytes.NewReader(b), failing{err}))
+		if err == nil {
+			out.ContentLength = int64(len(b))
+			out.Header.Set("Content-Length", fmt.Sprint(len(b)))
+		}
+	}
+	return &out
+}
+
+// failing is the end of a body that broke off, or the plain end of one.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	return 0, io.EOF
+}
+
+// run walks the rounds and closes the reply; a broken helper cuts it.
+func (l *loop) run(body io.ReadCloser) {
+	stop := l.keepAwake()
+	defer stop()
+	defer func() {
+		if p := recover(); p != nil {
+			l.c.log.Error("the tool loop failed", "turn", l.x.id, "panic", fmt.Sprint(p))
+			l.out.CloseWithError(fmt.Errorf("internal: %T", p))
+		}
+	}()
+	l.out.CloseWithError(l.walk(body))
+}
+
+// walk takes one round after the other. Its error is that the upstream broke
+// off in the first: the client is to see that as it was.
+func (l *loop) walk(body io.ReadCloser) error {
+	for {
+		err := l.feed(body)
+		body.Close()
+		round := l.close()
+		if err != nil && len(l.x.rounds) == 1 {
+			return err
+		}
+		if round.Cut && len(l.x.rounds) > 1 {
+			l.fail("api_error", "the reply broke off")
+			return nil
+		}
+		if round.Cut || len(round.Own) == 0 {
+			return nil
+		}
+		if !l.goesOn(round) {
+			l.finish()
+			return nil
+		}
+		l.next()
+		if body = l.request(); body == nil {
+			return nil
+		}
+	}
+}
+
+// feed passes one round's bytes through the wire's loop to the client. The
+// bytes that end a later round are held until the body has ended, for a moment
+// at most: what was private must be kept before the client can go on.
+func (l *loop) feed(body io.ReadCloser) error {
+	reply := l.x.codec.Reply(l.stream)
+	var end *time.Timer
+	defer func() {
+		if end != nil {
+			end.Stop()
+		}
+	}()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			reply.Write(buf[:n])
+			l.pass(buf[:n])
+			if end == nil && len(l.rounds) > 0 && reply.Info().Terminal {
+				end = time.AfterFunc(lastWords, func() { body.Close() })
+			}
+		}
+		switch {
+		case err == io.EOF || err != nil && reply.Info().Terminal && end != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// pass feeds bytes and gives the client what comes out; a later round's last
+// words wait for the end of it.
+func (l *loop) pass(p []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.wire.Feed(p)
+	l.held = len(out) == 0
+	l.emit(out)
+}
+
+// emit writes to the client; mu is held. A client that left reads no more, and
+// the relay cancels what is under way.
+func (l *loop) emit(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	l.spoke = time.Now()
+	_, _ = l.out.Write(b)
+}
+
+// close ends a round and takes its report into the books.
+func (l *loop) close() wire.Round {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out, round := l.wire.Close()
+	round = keptRound(round)
+	l.x.rounds = append(l.x.rounds, round.Info)
+	l.c.reported(l.x, round.Info, len(round.Own) == 0 || round.Client > 0)
+	if len(l.rounds) > 0 && len(round.Own) == 0 && !round.Cut {
+		l.keep(wire.Private{Assistant: round.Element})
+	}
+	l.emit(out)
+	l.held = len(round.Own) > 0
+	return round
+}
+
+// keptRound is a round whose bytes outlive the next call of the loop.
+func keptRound(r wire.Round) wire.Round {
+	r.Element = bytes.Clone(r.Element)
+	for i := range r.Own {
+		r.Own[i].Args = bytes.Clone(r.Own[i].Args)
+	}
+	return r
+}
+
+// goesOn answers the calls of a round and reports whether the model is asked
+// again.
+func (l *loop) goesOn(r wire.Round) bool {
+	results, stuck := l.c.answer(l.x.ctx, l.x, r.Own)
+	l.rounds = append(l.rounds, wire.Private{Assistant: r.Element, Results: results})
+	if l.x.cfg.Fold.MarkerLine {
+		l.say(results)
+	}
+	if stuck {
+		l.stuck++
+	}
+	most := maxRounds
+	if l.x.frame.Choice != wire.ChoiceFree {
+		most = forcedRounds
+	}
+	return r.Client == 0 && r.Element != nil && l.stuck < 2 && len(l.x.rounds) < most && l.ctx.Err() == nil
+}
+
+// say shows a marker line for each call that folded something.
+func (l *loop) say(results []wire.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range results {
+		if line, _, _ := strings.Cut(r.Text, "\n"); !r.Failed {
+			l.emit(l.wire.Say("[" + line + "]\n"))
+		}
+	}
+}
+
+func (l *loop) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wire.Next()
+}
+
+// finish ends the reply after calls of ours that get no other round.
+func (l *loop) finish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keep()
+	l.emit(l.wire.Finish())
+}
+
+// fail ends the reply with an error in the wire's own form.
+func (l *loop) fail(kind, message string) {
+	l.c.log.Warn("a later round failed", "turn", l.x.id, "round", len(l.rounds)+1, "kind", kind)
+	l.x.done.Error = "later_round_failed"
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.emit(l.wire.Fail(kind, message))
+}
+
+// keep stores what the model really produced, last being its final round, so
+// that the next turn can render it. It is durable before the client has the
+// end of the reply; mu is held.
+func (l *loop) keep(last ...wire.Private) {
+	all := append(l.rounds, last...)
+	reply := l.wire.Reply()
+	if reply == nil || all[len(all)-1].Assistant == nil {
+		return
+	}
+	e := &echo{Wire: l.x.codec.Family(), Key: keyOf(l.x.codec, reply).String(), Rounds: roundsOf(all), turn: l.x.id}
+	l.c.keepEcho(l.x, e)
+}
+
+// request makes the next model call and returns the body of its reply; nil when
+// there is none, and the client was told.
+func (l *loop) request() io.ReadCloser {
+	resp, err := l.call()
+	if err == nil && resp.StatusCode == http.StatusBadRequest && !l.unthought && thinks(l.x.codec, l.rounds) {
+		resp.Body.Close()
+		l.c.degrade(l.x, session.Decision{Cause: session.CauseSignature, Scope: "turn"}, fmt.Sprintf("round %d", len(l.rounds)+1))
+		l.unthought = true
+		resp, err = l.call()
+	}
+	if err != nil {
+		l.fail("api_error", "the model could not be reached again")
+		return nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		l.fail(kindOf(resp.StatusCode), fmt.Sprintf("the model answered %d to a later round", resp.StatusCode))
+		return nil
+	}
+	body, err := upstream.Decoded(resp)
+	if err != nil {
+		resp.Body.Close()
+		l.fail("api_error", "a later round came in an unknown encoding")
+		return nil
+	}
+	return body
+}
+
+// kindOf is the wires' own name for an upstream's refusal.
+func kindOf(status int) string {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case status == 529:
+		return "overloaded_error"
+	case status < http.StatusInternalServerError:
+		return "invalid_request_error"
+	}
+	return "api_error"
+}
+
+// call sends the conversation with the rounds so far; a busy upstream is asked
+// again a few times.
+func (l *loop) call() (*http.Response, error) {
+	body, err := l.c.nextBody(l.x, l.private())
+	if err != nil {
+		return nil, err
+	}
+	h := l.x.r.Header.Clone()
+	h.Del("Content-Encoding")
+	for try := 0; ; try++ {
+		resp, err := l.c.upstream.SendBytes(l.ctx, &l.x.target, l.x.r.Method, h, body)
+		busy := err == nil && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError)
+		if err != nil || !busy || try == retries {
+			return resp, err
+		}
+		resp.Body.Close()
+		if err := l.c.pause(l.ctx, retryPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// private are the rounds so far, without their reasoning once it was refused.
+func (l *loop) private() []wire.Private {
+	if !l.unthought {
+		return l.rounds
+	}
+	return withoutThought(l.x.codec, l.rounds)
+}
+
+// keepAwake pings the client while its reply is held.
+func (l *loop) keepAwake() (stop func()) {
+	tick, done := time.NewTicker(l.c.keepAlive), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				l.ping()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { tick.Stop(); close(done) }
+}
+
+func (l *loop) ping() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held && time.Since(l.spoke) >= l.c.keepAlive {
+		l.emit(l.wire.Ping())
+	}
+}

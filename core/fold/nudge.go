@@ -1,0 +1,247 @@
+package fold
+
+import (
+	"fmt"
+
+	"holdfast/core/usage"
+)
+
+// Nudge asks the model to fold. It is put at the end of this request only,
+// never stored or hashed; where it goes is the wire's affair.
+type Nudge struct {
+	// Text is empty when the model is not asked; Reason then says what really
+	// stood in the way, and else what made us ask.
+	Text   string
+	Reason string
+	// Bill is what folding everything offered would save and cost; its Unit is
+	// empty where that cannot be reckoned.
+	Bill usage.Bill
+}
+
+// The reasons of a nudge, and of one that was not given.
+const (
+	ReasonGrowth    = "growth"
+	ReasonTier2     = "tier 1 folds have piled up"
+	ReasonTier3     = "tier 2 folds have piled up"
+	ReasonPressure  = "pressure"
+	ReasonEmergency = "emergency"
+
+	HeldQuiet   = "has not grown enough"
+	HeldForced  = "the request forces a tool"
+	HeldOut     = "held out to measure without folds"
+	HeldUnarmed = "the session has no tools"
+	HeldNothing = "nothing can be folded"
+	HeldFew     = "too little can be folded"
+	HeldCost    = "a fold would cost more than it saves"
+	HeldUnknown = "no price is known for the model"
+)
+
+// The sizes of the nudge rules: the least growth since the last one, the share
+// of the step it is, and how much more folds must weigh than messages before
+// they are folded again.
+const (
+	minFloor   usage.Tokens = 20_000
+	floorShare float64      = 0.45
+	tierFactor float64      = 1.5
+	// maxNudge is the size of a nudge's text in tokens, ranges and all.
+	maxNudge usage.Tokens = 1_500
+)
+
+// floor is the growth below which the model is left alone.
+func (l *Limits) floor() usage.Tokens {
+	return min(l.Growth, max(minFloor, usage.Tokens(floorShare*float64(l.Growth))))
+}
+
+// asker carries one decision.
+type asker struct {
+	c     *chooser
+	rh    Rhythm
+	lim   *Limits
+	count usage.Tokens
+	level string // ReasonPressure, ReasonEmergency or ""
+	tails []usage.Tokens
+}
+
+// ask decides whether the model is asked to fold, and for what.
+func ask(p *picture, rh Rhythm, lim *Limits) (Rhythm, *Nudge) {
+	count := countOf(p, rh, lim.Frame).Tokens
+	if count < rh.Baseline-lim.Growth {
+		rh.Baseline, rh.Shown, rh.TierShown = count, 0, [2]usage.Tokens{}
+	}
+	a := &asker{rh: rh, lim: lim, count: count, level: lim.level(count)}
+	if held := a.held(p.st); held != "" {
+		return rh, &Nudge{Reason: held}
+	}
+	a.c = newChooser(p, lim, 0)
+	a.tails = p.tails()
+	n := a.pick()
+	return a.rh, n
+}
+
+// level says how full the window is.
+func (l *Limits) level(count usage.Tokens) string {
+	switch {
+	case count >= l.at(l.Emergency):
+		return ReasonEmergency
+	case count >= l.at(l.Pressure):
+		return ReasonPressure
+	}
+	return ""
+}
+
+// held are the reasons not to ask that need no look at the list.
+func (a *asker) held(st *State) string {
+	switch {
+	case !st.Armed:
+		return HeldUnarmed
+	case a.lim.Forced:
+		return HeldForced
+	case a.lim.HeldOut:
+		return HeldOut
+	case a.level == "" && a.grown(a.rh.Shown) < a.lim.floor():
+		return HeldQuiet
+	}
+	return ""
+}
+
+// grown is the growth since a nudge at count shown, or since the last fold.
+func (a *asker) grown(shown usage.Tokens) usage.Tokens {
+	if shown > 0 {
+		return a.count - shown
+	}
+	return a.count - a.rh.Baseline
+}
+
+// pick chooses what to ask for. Under pressure it is the kind that would free
+// most; else messages first, then the folds of a tier that outweigh all that
+// lies below it.
+func (a *asker) pick() *Nudge {
+	offers := a.c.offers()
+	mass := total(offers)
+	tier1, one := a.c.tierOffers(1)
+	tier2, two := a.c.tierOffers(2)
+	if a.level != "" {
+		return a.pressed(offers, mass, tier1, one, tier2, two)
+	}
+	heavy := usage.Tokens(tierFactor * float64(a.lim.Growth))
+	switch {
+	case mass >= a.lim.Growth:
+		return a.paying(ReasonGrowth, offers)
+	case one >= heavy && one > mass && a.grown(a.rh.TierShown[0]) >= a.lim.floor():
+		return a.paying(ReasonTier2, tier1)
+	case two >= heavy && two > one && two > mass && a.grown(a.rh.TierShown[1]) >= a.lim.floor():
+		return a.paying(ReasonTier3, tier2)
+	case mass == 0 && one == 0 && two == 0:
+		return &Nudge{Reason: HeldNothing + ": " + a.c.blocked()}
+	}
+	return &Nudge{Reason: fmt.Sprintf("%s: %s tokens, %s are wanted", HeldFew, comma(mass), comma(a.lim.Growth))}
+}
+
+func total(offers []Offer) (n usage.Tokens) {
+	for _, o := range offers {
+		n += o.Tokens
+	}
+	return n
+}
+
+// pressed asks for the tier with most to give; the bill does not count now.
+func (a *asker) pressed(offers []Offer, mass usage.Tokens, tier1 []Offer, one usage.Tokens, tier2 []Offer, two usage.Tokens) *Nudge {
+	best := offers
+	if one > mass {
+		best = tier1
+	}
+	if two > mass && two > one {
+		best = tier2
+	}
+	if len(best) == 0 {
+		return &Nudge{Reason: HeldNothing + ": " + a.c.blocked()}
+	}
+	return a.say(a.level, best, a.bill(best))
+}
+
+// paying asks only for what lowers the bill. A fold breaks the cached prefix at
+// its first place, so the oldest ranges are left out where the rest pays better
+// without them.
+func (a *asker) paying(reason string, offers []Offer) *Nudge {
+	if !a.lim.Economics {
+		return a.say(reason, offers, a.bill(offers))
+	}
+	if !a.lim.Terms.Known() {
+		return &Nudge{Reason: HeldUnknown}
+	}
+	best, from := a.bill(offers), 0
+	for k := 1; k < len(offers); k++ {
+		if b := a.bill(offers[k:]); b.Net() > best.Net() && total(offers[k:]) >= a.lim.floor() {
+			best, from = b, k
+		}
+	}
+	if !best.Pays() {
+		return &Nudge{Reason: HeldCost, Bill: best}
+	}
+	return a.say(reason, offers[from:], best)
+}
+
+// The size a summary is expected to have: an eighth of what it replaces, within
+// bounds, and the artifact list.
+const (
+	summaryShare                 = 8
+	minExpected     usage.Tokens = 185
+	maxExpected     usage.Tokens = 2_000
+	expectArtifacts usage.Tokens = 400
+)
+
+func expectedSummary(n usage.Tokens) usage.Tokens {
+	return min(maxExpected, max(minExpected, n/summaryShare))
+}
+
+// bill is what folding the offers in one call would save and cost.
+func (a *asker) bill(offers []Offer) usage.Bill {
+	if len(offers) == 0 || !a.lim.Terms.Known() {
+		return usage.Bill{}
+	}
+	var ch usage.Change
+	for _, o := range offers {
+		summary := expectedSummary(o.Tokens)
+		ch.Summary += summary
+		ch.Gone += o.Tokens - summary - expectArtifacts
+		ch.After += summary + expectArtifacts - o.Tokens
+	}
+	ch.After = max(0, ch.After+a.tails[offers[0].lo])
+	ch.Round = a.count
+	return a.lim.Terms.Project(ch)
+}
+
+// say words the nudge and notes that it was shown.
+func (a *asker) say(reason string, offers []Offer, bill usage.Bill) *Nudge {
+	a.rh.Shown = a.count
+	var text string
+	full := int(a.count * 100 / a.lim.usable())
+	switch size, window := comma(a.count), comma(a.lim.usable()); reason {
+	case ReasonTier2:
+		a.rh.TierShown[0] = a.count
+		text = fmt.Sprintf(nudgeTier, comma(total(offers)))
+	case ReasonTier3:
+		a.rh.TierShown[1] = a.count
+		text = fmt.Sprintf(nudgeTier, comma(total(offers)))
+	case ReasonPressure:
+		text = fmt.Sprintf(nudgePressure, full, size, window)
+	case ReasonEmergency:
+		text = fmt.Sprintf(nudgeEmergency, full, size, window)
+	default:
+		text = fmt.Sprintf(nudgeGrowth, size, window)
+	}
+	return &Nudge{Text: withOffers(text, offers), Reason: reason, Bill: bill}
+}
+
+// withOffers adds as many ranges, oldest first, as a nudge may hold.
+func withOffers(text string, offers []Offer) string {
+	for k, o := range offers {
+		line := fmt.Sprintf(nudgeLine, span(o.From, o.To), comma(o.Tokens), o.First)
+		more := fmt.Sprintf(nudgeMore, len(offers)-k)
+		if EstimateText(text+line+more) > maxNudge {
+			return text + more
+		}
+		text += line
+	}
+	return text
+}
