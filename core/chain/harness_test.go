@@ -235,3 +235,8 @@ func unparagraphed(body []byte) []byte {
 	}
 	return append([]byte("our paragraph is not in "), body...)
 }
+
+// toolless is a body of anthropicBody that offers no tools.
+func toolless(body []byte) []byte {
+	return bytes.Replace(body, []byte(`"tools":[{"name":"bash","input_schema":{"type":"object"}}],`), nil, 1)
+}
