@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/core/chain"
 	"holdfast/core/config"
 	"holdfast/core/session"
 )
@@ -29,6 +30,8 @@ const benchSession = 40
 
 func benchTurn(b *testing.B, elems, text int) {
 	g := newRig(b, config.Shadow)
+	g.options = func(o *chain.Options) { o.Ledger = g.db } // commits as slow as they are
+	g.restart()
 	filler := strings.Repeat("lorem ipsum ", text/12)
 	var msgs []string
 	sess := 0

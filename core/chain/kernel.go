@@ -86,7 +86,7 @@ func (c *Chain) stored(ctx context.Context, e *session.Element, family wire.Fami
 // kernel asks the fold kernel what the model is to see, and plans what it
 // changes. An event that names no exact set of rows is not made (gate R2).
 func (c *Chain) kernel(x *Exchange) error {
-	x.nudge, x.bodies, x.limits = "", nil, c.limits(x)
+	x.nudge, x.bodies = "", nil
 	state := x.plan.Kernel()
 	if x.cfg.Fold.Enabled && x.holdsTools() {
 		state = fold.Arm(state, true, x.frame.ToolNames)
@@ -94,6 +94,7 @@ func (c *Chain) kernel(x *Exchange) error {
 	if !state.Armed {
 		return nil
 	}
+	x.limits = c.limits(x)
 	rhythm := fold.OpenRhythm(x.prior.Head.Rhythm)
 	_, state, rhythm, events, nudge := fold.Rewrite(x.plan.Elements(), state, rhythm, x.limits, usage.Usage{})
 	err := x.plan.Fold(session.Kernel{State: state, Rhythm: rhythm, Events: events})

@@ -397,14 +397,10 @@ func (p *planner) add(j int, pos int64) int64 {
 	return e.N
 }
 
-// MaxRef is the last ref; past it new elements stay without one and are served
-// all the same.
-const MaxRef = 99_999
-
 // refs reports whether the element gets a ref: system, developer and the first
 // user element can never fold.
 func (p *planner) refs(j int, m *chat.Message) bool {
-	if m.Role == chat.System || m.Role == chat.Developer || p.head().NextRef > MaxRef {
+	if m.Role == chat.System || m.Role == chat.Developer || p.head().NextRef > fold.MaxRef {
 		return false
 	}
 	return m.Role != chat.User || p.hasUser(j)

@@ -68,9 +68,9 @@ func TestRefs(t *testing.T) {
 	if got := refs(turnOf(st, 2, "system:s user:a assistant:b system:r user:c")); !slices.Equal(got, []int64{1, 0, 2}) {
 		t.Errorf("later elements: refs %v", got)
 	}
-	st.Head.NextRef = MaxRef
+	st.Head.NextRef = fold.MaxRef
 	p := turnOf(st, 2, "system:s user:a assistant:b assistant:c")
-	if got := refs(p); !slices.Equal(got, []int64{MaxRef, 0}) || p.Commit.Head.NextRef != MaxRef+1 {
+	if got := refs(p); !slices.Equal(got, []int64{fold.MaxRef, 0}) || p.Commit.Head.NextRef != fold.MaxRef+1 {
 		t.Errorf("at the last ref: refs %v, next %d", got, p.Commit.Head.NextRef)
 	}
 }
