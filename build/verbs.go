@@ -97,11 +97,6 @@ func lint(r *runner, _ []string) error {
 	}}))
 }
 
-// gen runs every go:generate line there is.
-func gen(r *runner, _ []string) error {
-	return r.step("go generate", func() error { return r.goCmd(noCgo(), "generate", "-tags", tags, "./...") })
-}
-
 func nightly(r *runner, _ []string) error {
 	long := job{"go test, 10,000 programs", func() error {
 		return r.goCmd(append(noCgo(), "HOLDFAST_PROGRAMS=10000"), "test", "-tags", tags, "-count=1", "-timeout", "4h", "./...")
