@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"holdfast/build/engine"
 )
 
 // clientsDir holds one folder per npm client with its pinned package.json and
@@ -26,6 +28,24 @@ func (r *runner) clients() []job {
 		jobs = append(jobs, job{"install " + name, func() error { return r.npm(name) }})
 	}
 	return append(jobs, job{"build the Go SDK client", r.goSDK})
+}
+
+// localEngine installs the real llama-server and the models the tests run on it.
+func (r *runner) localEngine() []job {
+	return []job{
+		{"install llama-server", func() error { return engine.Install(r.cache, r.out) }},
+		{"make models", func() error { return r.models(engine.Models()...) }},
+	}
+}
+
+func (r *runner) models(models ...engine.Model) error {
+	for _, m := range models {
+		if err := engine.Make(r.cache, m); err != nil {
+			return err
+		}
+		fmt.Fprintln(r.out, engine.File(r.cache, m.Name))
+	}
+	return nil
 }
 
 // goSDK compiles the client on the Go SDKs from its own module, so that their

@@ -1,6 +1,6 @@
 // Command build is how this repository is built, tested and measured:
 //
-//	go run ./build demo | test | bench | lint | gen | nightly
+//	go run ./build demo | test | bench | engine | lint | gen | nightly
 //
 // It runs the program and its tests from outside and imports none of them.
 // What a verb needs it installs itself: Debian packages when run as root, npm
@@ -29,6 +29,7 @@ func verbs() []verb {
 		{"demo", "play the bundled coding session through the real chain", demo},
 		{"test", "everything a change must pass", test},
 		{"bench", "comparisons: bench proxy, bench cost", bench},
+		{"engine", "install llama-server and the models of the KV tests", engineOnly},
 		{"lint", "gofmt, go vet, import rules, staticcheck", lint},
 		{"gen", "regenerate generated files", gen},
 		{"nightly", "the long form of test: 10,000 programs, fuzzing", nightly},

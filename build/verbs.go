@@ -39,6 +39,9 @@ func test(r *runner, _ []string) error {
 	return r.all(append(jobs, r.clientTests()...))
 }
 
+// engineOnly installs the local engine, for working on the KV tier.
+func engineOnly(r *runner, _ []string) error { return r.all(r.localEngine()) }
+
 func (r *runner) static() []job {
 	return []job{
 		{"gofmt", r.gofmt},
