@@ -38,26 +38,33 @@ func rowViews(ctx context.Context, c *conn, h *session.Head) (out []session.RowV
 	if err != nil {
 		return nil, err
 	}
-	err = c.query(ctx, `SELECT s.row_id, s.pos, s.sub, s.elem, s.role, s.kind, s.tool_name, s.covered_by, s.cause,
+	err = c.query(ctx, selectRows+" WHERE s.ledger_id = ? AND s.epoch = ? ORDER BY s.pos, s.sub, s.row_id",
+		func(r *row) error {
+			out = append(out, rowView(r, &k))
+			return nil
+		}, h.Ledger, h.Epoch)
+	return out, err
+}
+
+// selectRows are rows with what their elements and blobs add, for rowView.
+const selectRows = `SELECT s.row_id, s.pos, s.sub, s.elem, s.role, s.kind, s.tool_name, s.covered_by, s.cause,
 		s.raw, s.active, s.canon_id,
 		e.ref, e.tokens, e.state, e.first_turn, b.size
-		FROM snap_rows s LEFT JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem LEFT JOIN blob b ON b.hash = s.raw
-		WHERE s.ledger_id = ? AND s.epoch = ? ORDER BY s.pos, s.sub, s.row_id`, func(r *row) error {
-		v := session.RowView{RowID: r.num(0), Pos: r.num(1), Sub: int32(r.num(2)), Elem: r.num(3), Role: r.text(4),
-			Kind: r.text(5), Tool: r.text(6),
-			CoveredBy: r.text(7), Cause: r.text(8), Hash: r.hash(9).String(), Ref: refName(r.num(12)),
-			Tokens: usage.Tokens(r.num(13)),
-			State:  session.ElemState(r.text(14)), FirstTurn: r.num(15), Bytes: r.num(16)}
-		switch {
-		case v.Kind == string(session.KindCarrier):
-			v.AsCarrier(r.text(11), r.flag(10), &k)
-		case v.Sub > 0:
-			v.Tokens, v.Bytes = 0, 0 // an element is counted once, on its first row
-		}
-		out = append(out, v)
-		return nil
-	}, h.Ledger, h.Epoch)
-	return out, err
+		FROM snap_rows s LEFT JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem LEFT JOIN blob b ON b.hash = s.raw`
+
+func rowView(r *row, k *fold.State) session.RowView {
+	v := session.RowView{RowID: r.num(0), Pos: r.num(1), Sub: int32(r.num(2)), Elem: r.num(3), Role: r.text(4),
+		Kind: r.text(5), Tool: r.text(6),
+		CoveredBy: r.text(7), Cause: r.text(8), Hash: r.hash(9).String(), Ref: refName(r.num(12)),
+		Tokens: usage.Tokens(r.num(13)),
+		State:  session.ElemState(r.text(14)), FirstTurn: r.num(15), Bytes: r.num(16)}
+	switch {
+	case v.Kind == string(session.KindCarrier):
+		v.AsCarrier(r.text(11), r.flag(10), k)
+	case v.Sub > 0:
+		v.Tokens, v.Bytes = 0, 0 // an element is counted once, on its first row
+	}
+	return v
 }
 
 // kernelOf opens the kernel's state of a session.
@@ -73,15 +80,20 @@ func kernelOf(h *session.Head) (fold.State, error) {
 }
 
 func elementViews(ctx context.Context, c *conn, h *session.Head) (out []session.RowView, err error) {
-	err = c.query(ctx, `SELECT e.n, e.role, e.kind, e.ref, e.tokens, e.state, e.first_turn, e.blob, b.size
-		FROM element e LEFT JOIN blob b ON b.hash = e.blob WHERE e.ledger_id = ? ORDER BY e.n`, func(r *row) error {
-		out = append(out, session.RowView{Pos: r.num(0), Elem: r.num(0), Role: r.text(1), Kind: r.text(2),
-			Ref:    refName(r.num(3)),
-			Tokens: usage.Tokens(r.num(4)), State: session.ElemState(r.text(5)), FirstTurn: r.num(6),
-			Hash: r.hash(7).String(), Bytes: r.num(8)})
+	err = c.query(ctx, selectElements+" WHERE e.ledger_id = ? ORDER BY e.n", func(r *row) error {
+		out = append(out, elementView(r))
 		return nil
 	}, h.Ledger)
 	return out, err
+}
+
+const selectElements = `SELECT e.n, e.role, e.kind, e.ref, e.tokens, e.state, e.first_turn, e.blob, b.size
+		FROM element e LEFT JOIN blob b ON b.hash = e.blob`
+
+func elementView(r *row) session.RowView {
+	return session.RowView{Pos: r.num(0), Elem: r.num(0), Role: r.text(1), Kind: r.text(2), Ref: refName(r.num(3)),
+		Tokens: usage.Tokens(r.num(4)), State: session.ElemState(r.text(5)), FirstTurn: r.num(6),
+		Hash: r.hash(7).String(), Bytes: r.num(8)}
 }
 
 // refName is the name the model uses for an element; "" for one without.
