@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net"
 	"net/http"
@@ -35,6 +36,8 @@ type Inspector struct {
 	wide    bool
 	now     func() time.Time
 	refused func(*http.Request, *Problem)
+	open    []string
+	page    func(*Problem) []byte
 
 	mu    sync.Mutex           // guards codes
 	codes map[string]time.Time // code -> when it dies
@@ -47,6 +50,10 @@ type InspectorOptions struct {
 	Wide    bool             // the listener reaches beyond loopback
 	Now     func() time.Time // nil for the wall clock
 	Refused func(*http.Request, *Problem)
+	// Open are prefixes of paths that hold nothing of anyone's: style and script.
+	Open []string
+	// Page shows a refusal to a person's browser, nil for none.
+	Page func(*Problem) []byte
 }
 
 // NewInspector makes the guard of one process; its cookie is new every time.
@@ -56,7 +63,7 @@ func NewInspector(o InspectorOptions) *Inspector {
 	}
 	return &Inspector{
 		token: o.Token, cookie: NewSecret(), origins: o.Origins, wide: o.Wide,
-		now: o.Now, refused: o.Refused, codes: map[string]time.Time{},
+		now: o.Now, refused: o.Refused, open: o.Open, page: o.Page, codes: map[string]time.Time{},
 	}
 }
 
@@ -88,7 +95,7 @@ func (g *Inspector) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		if bad := g.check(r); bad != nil {
-			refuse(w, r, bad, g.refused)
+			g.refuse(w, r, bad)
 			return
 		}
 		if r.URL.Path == LoginPath && r.Method == http.MethodPost {
@@ -99,11 +106,25 @@ func (g *Inspector) Wrap(next http.Handler) http.Handler {
 	})
 }
 
+// refuse answers a browser that may be shown a page with one.
+func (g *Inspector) refuse(w http.ResponseWriter, r *http.Request, bad *Problem) {
+	if g.page == nil || bad.Code == "host" || !asksForPage(r) && r.URL.Path != LoginPath {
+		refuse(w, r, bad, g.refused)
+		return
+	}
+	if g.refused != nil {
+		g.refused(r, bad)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(bad.Status)
+	w.Write(g.page(bad)) // the client may be gone; nothing to do about it
+}
+
 // secure sets what every answer of the inspector carries. Pages load nothing
 // from elsewhere and run no inline script.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
-		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -124,7 +145,7 @@ func (g *Inspector) check(r *http.Request) *Problem {
 		return nil
 	case !g.originAllowed(r):
 		return badOrigin()
-	case r.URL.Path == HealthPath || g.hasToken(r) || g.hasCookie(r):
+	case r.URL.Path == HealthPath || g.isOpen(r.URL.Path) || g.hasToken(r) || g.hasCookie(r):
 		return nil
 	}
 	return &Problem{
@@ -142,6 +163,10 @@ func (g *Inspector) originAllowed(r *http.Request) bool {
 		return origin[0] == "http://"+r.Host || slices.Contains(g.origins(), origin[0])
 	}
 	return false
+}
+
+func (g *Inspector) isOpen(path string) bool {
+	return slices.ContainsFunc(g.open, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
 func (g *Inspector) hasToken(r *http.Request) bool {
@@ -170,31 +195,33 @@ func cookieName(r *http.Request) string {
 }
 
 // welcome leads the browser on by a navigation that starts on our own page; a
-// redirect would still count as coming from the file, without the cookie.
-const welcome = `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/ui/"><title>Holdfast</title><a href="/ui/">Open the inspector</a>`
+// redirect would still count as coming from the file, without the cookie. The
+// path needs no escaping: innerPath lets nothing through that does.
+const welcome = `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><title>Holdfast</title><a href="%[1]s">Open the inspector</a></html>`
 
 func (g *Inspector) login(w http.ResponseWriter, r *http.Request) {
-	if !g.takeCode(codeOf(w, r)) {
-		refuse(w, r, forbid("login", "This sign-in link was used or is older than a minute.",
-			"Open the inspector from Holdfast again."), g.refused)
+	code, next := loginOf(w, r)
+	if !g.takeCode(code) {
+		g.refuse(w, r, forbid("login", "This sign-in link was used or is older than a minute.",
+			"Open the inspector from Holdfast again."))
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName(r), Value: g.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Write([]byte(welcome))
+	fmt.Fprintf(w, welcome, innerPath(next))
 }
 
-// codeOf reads the code of a form or a JSON body.
-func codeOf(w http.ResponseWriter, r *http.Request) string {
+// loginOf reads the code, and where to go, of a form or a JSON body.
+func loginOf(w http.ResponseWriter, r *http.Request) (code, next string) {
 	r.Body = http.MaxBytesReader(w, r.Body, loginBytes)
 	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/json" {
-		var body struct{ Code string }
+		var body struct{ Code, Next string }
 		if json.NewDecoder(r.Body).Decode(&body) != nil {
-			return ""
+			return "", ""
 		}
-		return body.Code
+		return body.Code, body.Next
 	}
-	return r.PostFormValue("code")
+	return r.PostFormValue("code"), r.PostFormValue("next")
 }
