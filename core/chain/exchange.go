@@ -95,7 +95,9 @@ type Exchange struct {
 	tap   *upstream.Tap
 	reply *lockedReply
 	// abort cuts the client's connection, as the upstream cut ours.
-	abort    bool
+	abort bool
+	// overlong: the upstream refused the request for its length.
+	overlong bool
 	loop     *loop // nil for a reply that can hold no calls of ours
 	rounds   []wire.ReplyInfo
 	folded   []int64 // blocks made by calls in this reply

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"runtime/debug"
 	"time"
 
@@ -101,7 +100,7 @@ func (c *Chain) settleWorld(x *Exchange) {
 	}
 	x.world.faults = nil
 	h := &b.st.Head
-	if x.overflowed() {
+	if x.overlong { // the window is not learned from it
 		h.Rhythm = fold.OpenRhythm(h.Rhythm).Overflow().Text()
 	}
 	h.Breaker = h.Breaker.Next(x.judged, x.gate.Feeds)
@@ -118,19 +117,6 @@ func (c *Chain) settleWorld(x *Exchange) {
 	if h.ListTurn == x.id && b.st.Kernel.Armed {
 		x.done.Rhythm = h.Rhythm
 	}
-}
-
-// tooLong are what upstreams call a request that passes the window.
-var tooLong = regexp.MustCompile(`(?i)prompt is too long|context_length_exceeded|maximum context length|exceeds? the (context|available context)|input length and .max_tokens. exceed`)
-
-// overflowed reports whether the upstream refused the request for its length.
-// The window is not learned from it: it arms one emergency fold.
-func (x *Exchange) overflowed() bool {
-	switch x.done.Status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-		return x.tap != nil && tooLong.Match(x.tap.Kept())
-	}
-	return false
 }
 
 // nameNext remembers the head of the list by one hash, for the next turn.

@@ -14,6 +14,7 @@ import (
 	"holdfast/core/chain"
 	"holdfast/core/config"
 	"holdfast/core/session"
+	"holdfast/core/usage"
 	"holdfast/core/wire"
 	"holdfast/core/wire/anthropic"
 	"holdfast/core/wire/openai"
@@ -40,6 +41,8 @@ type model struct {
 	g      *rig
 	stream bool
 	chat   bool
+	// counts reports what it really got, four bytes a token.
+	counts bool
 	script []said
 	// while runs in the handler of a request, before the answer.
 	while func(n int)
@@ -76,7 +79,7 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		b := mustMarshal(map[string]any{"id": fmt.Sprintf("msg_%d", m.n), "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
 			"content": s.blocks(), "stop_reason": s.stop(), "stop_sequence": nil,
-			"usage": map[string]int{"input_tokens": 1000 + m.n, "output_tokens": 10}})
+			"usage": map[string]int{"input_tokens": m.size(), "output_tokens": 10}})
 		if s.cut {
 			b = b[:len(b)/2]
 		}
@@ -85,6 +88,22 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	if s.cut {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// size is the prompt tokens it reports.
+func (m *model) size() int {
+	if m.counts {
+		return int(usage.EstimateBytes(len(m.g.lastWhole())))
+	}
+	return 1000 + m.n
+}
+
+// status is the first status its client sees.
+func (m *model) status() int {
+	if len(m.script) > 0 && m.script[0].status != 0 {
+		return m.script[0].status
+	}
+	return http.StatusOK
 }
 
 func mustMarshal(v any) []byte {
@@ -163,7 +182,7 @@ func (m *model) chatReply(w http.ResponseWriter, s said) {
 	if len(calls) > 0 {
 		finish = "tool_calls"
 	}
-	usage := map[string]int{"prompt_tokens": 1000 + m.n, "completion_tokens": 10, "total_tokens": 1010 + m.n}
+	usage := map[string]int{"prompt_tokens": m.size(), "completion_tokens": 10, "total_tokens": 10 + m.size()}
 	id := fmt.Sprintf("chatcmpl-%d", m.n)
 	if !m.stream {
 		w.Header().Set("Content-Type", "application/json")

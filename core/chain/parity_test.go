@@ -57,6 +57,9 @@ type talk struct {
 	// dirty: the list moved on while no rows were written.
 	dirty bool
 	fresh bool // nothing was sent yet
+	// hurt: its rows were damaged; lost: the twin of a fold program no longer
+	// sees the same list.
+	hurt, lost bool
 }
 
 func (k *talk) list() (out []item) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -32,7 +33,8 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 		c.unreachable(w, x, err)
 		return
 	}
-	if resp.StatusCode == http.StatusBadRequest && x.thinksPrivately() {
+	x.overlong = tooLongFor(resp)
+	if resp.StatusCode == http.StatusBadRequest && !x.overlong && x.thinksPrivately() {
 		if resp, err = c.unthought(ctx, x, resp); err != nil {
 			c.unreachable(w, x, err)
 			return
@@ -44,6 +46,33 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 	}
 	stop() // from here on a departure is judged by what has been relayed
 	c.relay(w, x, resp, begun, cancel)
+}
+
+// tooLong are what upstreams call a request that passes the window.
+var tooLong = regexp.MustCompile(`(?i)prompt is too long|context_length_exceeded|maximum context length|exceeds? the (context|available context)|input length and .max_tokens. exceed`)
+
+// refusalRead is how much of a refusal is read for its reason.
+const refusalRead = 64 << 10
+
+// tooLongFor reports whether the upstream refused a request for its length. The
+// reply is left as it came.
+func tooLongFor(resp *http.Response) bool {
+	if resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusRequestEntityTooLarge {
+		return false
+	}
+	said, err := io.ReadAll(io.LimitReader(resp.Body, refusalRead))
+	rest := io.Reader(resp.Body)
+	if err != nil {
+		rest = failing{err}
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(said), rest), resp.Body}
+	if plain, err := upstream.Decode(said, resp.Header.Get("Content-Encoding")); err == nil {
+		said = plain
+	}
+	return tooLong.Match(said)
 }
 
 // unthought sends a refused request once more without the reasoning of private

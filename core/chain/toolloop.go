@@ -302,7 +302,7 @@ func (l *loop) keep(last ...wire.Private) {
 // there is none, and the client was told.
 func (l *loop) request() io.ReadCloser {
 	resp, err := l.call()
-	if err == nil && resp.StatusCode == http.StatusBadRequest && !l.unthought && thinks(l.x.codec, l.rounds) {
+	if err == nil && resp.StatusCode == http.StatusBadRequest && !tooLongFor(resp) && !l.unthought && thinks(l.x.codec, l.rounds) {
 		resp.Body.Close()
 		l.c.degrade(l.x, session.Decision{Cause: session.CauseSignature, Scope: "turn"}, fmt.Sprintf("round %d", len(l.rounds)+1))
 		l.unthought = true
