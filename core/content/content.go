@@ -43,3 +43,11 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
 // IsZero reports whether id names nothing.
 func (id ID) IsZero() bool { return id == ID{} }
+
+// MismatchError says that stored bytes are not those their ID names: they were
+// damaged, and whatever needs them must do without.
+type MismatchError struct{ ID ID }
+
+func (e *MismatchError) Error() string {
+	return "content: the stored bytes are not those of " + e.ID.String()
+}
