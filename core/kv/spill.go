@@ -1,0 +1,115 @@
+package kv
+
+import "time"
+
+// PackCost is what a pack file has beside its pieces, in bytes: once, and for
+// each piece. The store knows it.
+type PackCost struct{ Fixed, Piece Bytes }
+
+// Of is the size of a pack of so many pieces of payload bytes together.
+func (c PackCost) Of(pieces int, payload Bytes) Bytes {
+	if pieces == 0 {
+		return 0
+	}
+	return c.Fixed + Bytes(pieces)*c.Piece + payload
+}
+
+// SpillPlan is what a spill writes: one pack of the missing pieces, then the
+// manifest.
+type SpillPlan struct {
+	// Missing pieces in the order of the pack. Index counts the manifest's Pieces.
+	Missing []SpillPiece
+	// Reused is the number of pieces that are stored already.
+	Reused int
+	// Payload is the bytes of the missing pieces, Pack of the file they make,
+	// Manifest of the manifest's.
+	Payload, Pack, Manifest Bytes
+	// Storable is the bytes of the rows that this spill makes restorable: what
+	// Payload is measured against.
+	Storable Bytes
+}
+
+// SpillPiece is one piece to write.
+type SpillPiece struct {
+	Index int
+	Piece
+}
+
+// Claim is the room the spill asks for: all of it is growth.
+func (p SpillPlan) Claim() Claim {
+	n := p.Pack + p.Manifest
+	return Claim{Write: n, Growth: n}
+}
+
+// PlanSpill lists what of a manifest is not stored yet. before is the number of
+// tokens of this branch that were restorable; stored asks the store.
+func PlanSpill(m *Manifest, before Tokens, stored func(BlockID) bool, cost PackCost) SpillPlan {
+	p := SpillPlan{Manifest: m.EncodedBytes(), Storable: Bytes(max(0, Tokens(len(m.Tokens))-before)) * m.Layout.RowBytes()}
+	seen := map[BlockID]bool{}
+	for i, piece := range m.Pieces() {
+		if seen[piece.ID] || stored(piece.ID) {
+			p.Reused++
+			continue
+		}
+		seen[piece.ID] = true
+		p.Missing = append(p.Missing, SpillPiece{i, piece})
+		p.Payload += piece.Size
+	}
+	p.Pack = cost.Of(len(p.Missing), p.Payload)
+	return p
+}
+
+// Branch is what is known of a conversation's branch when a spill is considered.
+type Branch struct {
+	Held    Tokens // stable tokens in the engine's slot
+	Spilled Tokens // of these, restorable from disk
+	Tail    bool   // rows behind the last whole block are not on disk yet
+	Idle    time.Duration
+	// Closing: the slot is about to be lost, by unload, suspend or shutdown.
+	Closing bool
+}
+
+// SpillRule bounds spills. The zero value of a field takes the default.
+type SpillRule struct {
+	Min     Tokens // shortest prefix worth storing
+	Written Bytes  // today
+	Cap     Bytes  // a day; 0 is none
+}
+
+// Spill triggers. 256 tokens keep at most 63 ragged rows under a quarter of a
+// spill; idle times are the design's.
+const (
+	spillTokens Tokens = 256
+	spillIdle          = 10 * time.Second
+	tailIdle           = 30 * time.Second
+)
+
+// SpillDue says whether a branch is worth a spill now.
+type SpillDue struct {
+	Spill bool
+	// Tail: with the ragged rows, so that continuing is equal to the bit.
+	Tail bool
+	// Reason a person can read, for both answers.
+	Reason string
+}
+
+// Due decides by new tokens, idle time and closing, within the day's cap.
+func (r SpillRule) Due(b Branch) SpillDue {
+	fresh := b.Held/BlockTokens*BlockTokens - b.Spilled/BlockTokens*BlockTokens
+	tail := b.Tail && (b.Closing || b.Idle >= tailIdle)
+	switch {
+	case b.Held < max(r.Min, 1):
+		return SpillDue{Reason: "shorter than min_tokens"}
+	case r.Cap > 0 && r.Written >= r.Cap:
+		return SpillDue{Reason: "daily_write_cap reached"}
+	case tail:
+		return SpillDue{true, true, "the last rows, at rest"}
+	case fresh >= spillTokens:
+		return SpillDue{true, false, "256 new tokens"}
+	case fresh > 0 && b.Closing:
+		return SpillDue{true, false, "the slot is closing"}
+	case fresh > 0 && b.Idle >= spillIdle:
+		return SpillDue{true, false, "idle for 10 s"}
+	}
+	return SpillDue{Reason: "too little is new"}
+}
