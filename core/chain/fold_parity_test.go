@@ -54,7 +54,7 @@ func (t *tally) add(o *tally) {
 }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("%d requests, %d equal on both paths, %d equal to the twin's: %d folds (%d offered a fold to nest), %d opened, %d searched, %d copies with folds, %d bodies with overlays, %d purges, %d damaged, %d compared in mode off",
+	return fmt.Sprintf("%d requests, %d equal on both paths, %d equal to the twin's: %d folds, %d folds folded again, %d opened, %d searched, %d copies with folds, %d bodies with overlays, %d purges, %d damaged, %d compared in mode off",
 		t.requests, t.compared, t.twinned, t.folds, t.nested, t.opened, t.searched, t.inherited, t.overlaid, t.purges, t.damaged, t.off)
 }
 
@@ -81,6 +81,11 @@ func (p *folder) fold(k *talk) {
 	last := string(sent[len(sent)-1])
 	if at := strings.LastIndex(last, fmt.Sprint("fold_", answer.id)); m.n == 3 && at >= 0 && strings.Contains(last[at:], "Folded") {
 		p.count.folds++
+		for _, m := range carriers.FindAllStringSubmatch(string(sent[0]), -1) {
+			if !strings.Contains(last, m[0]) {
+				p.count.nested++
+			}
+		}
 		if n := commonPrefix(string(sent[0]), last); n < len(last) && !strings.Contains(last[max(0, n-10):], "[fold b") {
 			p.fail("the first change behind a fold is no carrier: %s", clipped(last[n:]))
 		}
@@ -118,19 +123,18 @@ func (p *folder) choose(answer item) said {
 	for _, m := range refs.FindAllStringSubmatch(body[at:], -1) {
 		names = append(names, m[1])
 	}
-	for _, m := range blocks {
-		if p.r.IntN(2) == 0 {
-			p.count.nested++
-			names = append([]string{m[1]}, names...)
-		}
+	from := 0
+	if len(blocks) > 0 && p.r.IntN(2) == 0 { // a fold and what stands behind it
+		names = append([]string{blocks[p.r.IntN(len(blocks))][1]}, names...)
+	} else if len(names) > 1 {
+		from = p.r.IntN(len(names) - 1)
 	}
 	if len(names) < 2 {
 		return said{text: answer.says()}
 	}
-	i := p.r.IntN(len(names) - 1)
-	j := min(len(names)-1, i+2+p.r.IntN(6))
-	p.log = append(p.log, fmt.Sprintf("folds %s to %s", names[i], names[j]))
-	return said{think: "fold", calls: []use{compress(fmt.Sprint("fold_", answer.id), names[i], names[j])}}
+	to := min(len(names)-1, from+2+p.r.IntN(6))
+	p.log = append(p.log, fmt.Sprintf("folds %s to %s", names[from], names[to]))
+	return said{think: "fold", calls: []use{compress(fmt.Sprint("fold_", answer.id), names[from], names[to])}}
 }
 
 func (k *talk) codec() wire.Codec {
@@ -170,7 +174,9 @@ func (p *folder) send(k *talk, op string, restamp bool) [][]byte {
 	if turn.Compared == session.ByteEqual {
 		p.count.compared++
 	}
-	p.replayed(turn.ID, plain, stripped(sent[0]))
+	if p.r.IntN(3) == 0 {
+		p.replayed(turn.ID, plain, stripped(sent[0]))
+	}
 	p.beside(k, sent, m, turn.Path)
 	if k.hurt { // the rows were written anew, from the list
 		k.hurt, restamp = false, true
@@ -430,7 +436,7 @@ func foldBatch(t *testing.T, seed uint64, programs int, total *tally) {
 	for s := seed; s < seed+uint64(programs); s++ {
 		p := &folder{player: player{t: t, g: g, r: rand.New(rand.NewPCG(s, 0)), seed: s, mode: config.On, pad: 500, next: int(s%1e6) * 1000}, twin: twin, count: &tally{}}
 		g.setMode(config.On)
-		p.program(10)
+		p.program(7)
 		total.add(p.count)
 	}
 	g.close()
