@@ -40,11 +40,12 @@ func main() {
 // palette is one set of colours: ink for lines, life for what is alive.
 type palette struct{ ink, life, amber, grey string }
 
-// bars are the colours for a light and for a dark bar, each with 3:1 contrast
-// against it at least.
+// bars are the colours for a light bar, a dark bar, and one whose colour cannot
+// be learned, each with about 3:1 contrast against it at least.
 func bars() map[string]palette {
 	return map[string]palette{
 		"light": {ink: "#1c2b33", life: "#0f7a70", amber: "#c25e00", grey: "#76808a"},
+		"any":   {ink: "#6f7b83", life: "#14958a", amber: "#c97a10", grey: "#858f96"},
 		"dark":  {ink: "#f2f6f7", life: "#3fd6c0", amber: "#ffb020", grey: "#9aa5ae"},
 	}
 }
