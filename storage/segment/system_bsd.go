@@ -1,0 +1,15 @@
+//go:build darwin || freebsd
+
+package segment
+
+import "golang.org/x/sys/unix"
+
+// remote asks the kernel for the name of the file system. Where it does not
+// answer nothing is refused: the digests do not depend on it.
+func remote(dir string) (name string, far bool) {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil {
+		return "", false
+	}
+	return farByName(unix.ByteSliceToString(s.Fstypename[:]))
+}
