@@ -23,7 +23,7 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 		return
 	}
 	c.started(x)
-	ctx, cancel := context.WithCancel(x.ctx)
+	ctx, cancel := context.WithCancel(upstream.WithCall(x.ctx, x.call()))
 	defer cancel()
 	stop := context.AfterFunc(x.r.Context(), cancel)
 	begun := time.Now()

@@ -437,6 +437,8 @@ type TurnDone struct {
 	Priced     bool
 	Rounds     int
 	Ms         StageTimes
+	// Receipt is what a local engine did not have to compute; nil for others.
+	Receipt    *usage.Receipt
 	BytesOut   int64
 	PrefixSame int64
 	Change     *FirstChange

@@ -153,28 +153,28 @@ type KVView struct {
 
 // TurnView is the JSON object turn.
 type TurnView struct {
-	ID        int64        `json:"id"`
-	Session   string       `json:"session"`
-	At        int64        `json:"at"`
-	Model     string       `json:"model"`
-	Route     string       `json:"route"`
-	Home      Home         `json:"home"`
-	Path      Path         `json:"path"`
-	Gate      string       `json:"gate"`
-	WireIn    string       `json:"wire_in"`
-	WireOut   string       `json:"wire_out"`
-	Status    int          `json:"status"`
-	Truncated bool         `json:"truncated"`
-	Error     string       `json:"error,omitempty"`
-	Bytes     TurnBytes    `json:"bytes"`
-	Change    *FirstChange `json:"first_change"`
-	Ms        StageTimes   `json:"ms"`
-	Usage     usage.Usage  `json:"usage"`
-	Rounds    int          `json:"rounds"`
-	Fold      []string     `json:"fold"`
-	Receipt   *struct{}    `json:"receipt"` // filled by the KV tier
-	Compared  Verdict      `json:"compared"`
-	Kept      bool         `json:"kept"`
+	ID        int64          `json:"id"`
+	Session   string         `json:"session"`
+	At        int64          `json:"at"`
+	Model     string         `json:"model"`
+	Route     string         `json:"route"`
+	Home      Home           `json:"home"`
+	Path      Path           `json:"path"`
+	Gate      string         `json:"gate"`
+	WireIn    string         `json:"wire_in"`
+	WireOut   string         `json:"wire_out"`
+	Status    int            `json:"status"`
+	Truncated bool           `json:"truncated"`
+	Error     string         `json:"error,omitempty"`
+	Bytes     TurnBytes      `json:"bytes"`
+	Change    *FirstChange   `json:"first_change"`
+	Ms        StageTimes     `json:"ms"`
+	Usage     usage.Usage    `json:"usage"`
+	Rounds    int            `json:"rounds"`
+	Fold      []string       `json:"fold"`
+	Receipt   *usage.Receipt `json:"receipt"` // of a local engine with the KV tier; null otherwise
+	Compared  Verdict        `json:"compared"`
+	Kept      bool           `json:"kept"`
 }
 
 // TurnBytes are decoded body sizes; PrefixSame is the length of the outbound

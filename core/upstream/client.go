@@ -39,6 +39,8 @@ const (
 type Client struct {
 	// own returns the addresses of our listeners, which /via may not reach.
 	own func() []string
+	// sender answers for routes that travel in their own way; see Route.
+	sender func(route string) Sender
 
 	mu sync.Mutex
 	// transports by proxy URL and guard; a handful at most.
@@ -52,7 +54,7 @@ type transportKey struct {
 
 // NewClient makes a client; own names our own listeners at call time.
 func NewClient(own func() []string) *Client {
-	return &Client{own: own, transports: map[transportKey]*http.Transport{}}
+	return &Client{own: own, sender: func(string) Sender { return nil }, transports: map[transportKey]*http.Transport{}}
 }
 
 // Close drops idle connections.
@@ -67,7 +69,7 @@ func (c *Client) Close() {
 // Send makes one round trip. The response is whatever the upstream said,
 // redirects included; its body is still encoded.
 func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Header, body io.Reader, size int64) (*http.Response, error) {
-	tr, err := c.transport(t)
+	tr, err := c.senderOf(t)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +95,17 @@ func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Head
 // SendBytes is Send with a body in memory.
 func (c *Client) SendBytes(ctx context.Context, t *Target, method string, h http.Header, body []byte) (*http.Response, error) {
 	return c.Send(ctx, t, method, h, bytes.NewReader(body), int64(len(body)))
+}
+
+// senderOf is what carries the target's requests. What a request names itself
+// (/via) is no route, whatever its name.
+func (c *Client) senderOf(t *Target) (Sender, error) {
+	if !t.Guarded {
+		if s := c.sender(t.Route); s != nil {
+			return s, nil
+		}
+	}
+	return c.transport(t)
 }
 
 func (c *Client) transport(t *Target) (*http.Transport, error) {

@@ -9,6 +9,7 @@ import (
 
 	"holdfast/core/content"
 	"holdfast/core/session"
+	"holdfast/core/usage"
 )
 
 const finishTurn = `UPDATE turn SET finished_at = ?, status = ?, truncated = ?, error = ?, reply_model = ?,
@@ -73,8 +74,15 @@ type finished struct {
 	bytesIn, bytesOut int64
 }
 
+// timings are the column ms: the stage timings, and with them what a local
+// engine was spared, so that a turn without one costs nothing.
+type timings struct {
+	session.StageTimes
+	Receipt *usage.Receipt `json:"receipt,omitempty"`
+}
+
 func completeTurn(ctx context.Context, c *conn, t *session.TurnDone, why string) (f finished, found bool, err error) {
-	ms, err := json.Marshal(t.Ms)
+	ms, err := json.Marshal(timings{t.Ms, t.Receipt})
 	if err != nil {
 		return f, false, err
 	}

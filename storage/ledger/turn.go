@@ -94,9 +94,11 @@ func readTurn(r *row) (rec session.TurnRecord, why string, err error) {
 		PrefixSame: r.num(36),
 		Verdict:    session.Verdict(r.text(37)), VerdictWhy: r.text(38), ResponseType: r.text(41), ResponseEncoding: r.text(42),
 		ResponseBytes: r.num(43), ResponseHash: r.hash(44), ResponseWhy: r.text(45)}
-	if err := openJSON(r.text(39), &done.Ms); err != nil {
+	var ms timings
+	if err := openJSON(r.text(39), &ms); err != nil {
 		return rec, "", fmt.Errorf("%w: the timings of turn %d: %v", ErrCorrupt, t.ID, err)
 	}
+	done.Ms, done.Receipt = ms.StageTimes, ms.Receipt
 	if err := openJSON(r.text(40), &done.Change); err != nil {
 		return rec, "", fmt.Errorf("%w: the first change of turn %d: %v", ErrCorrupt, t.ID, err)
 	}

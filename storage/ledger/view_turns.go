@@ -55,8 +55,8 @@ func turnView(r *row) (session.TurnView, error) {
 		WireIn: t.WireIn, WireOut: t.WireOut, Bytes: session.TurnBytes{In: t.BytesIn, Out: t.BytesOut}, Kept: t.Kept,
 		Usage: usage.Usage{Source: usage.Estimate}, Fold: []string{}}
 	if done := t.Done; done != nil {
-		v.Status, v.Truncated, v.Error, v.Change, v.Ms, v.Usage, v.Rounds, v.Compared =
-			done.Status, done.Truncated, done.Error, done.Change, done.Ms, done.Usage, done.Rounds, done.Verdict
+		v.Status, v.Truncated, v.Error, v.Change, v.Ms, v.Receipt, v.Usage, v.Rounds, v.Compared =
+			done.Status, done.Truncated, done.Error, done.Change, done.Ms, done.Receipt, done.Usage, done.Rounds, done.Verdict
 		v.Bytes.PrefixSame = done.PrefixSame
 		if done.Model != "" {
 			v.Model = done.Model

@@ -17,6 +17,7 @@ func doneOf(id int64, ledger string) *session.TurnDone {
 		Error: "cut", Model: "model-1-0101", StopReason: "end_turn",
 		Usage: usage.Usage{Input: 10, Cached: 200, CacheWrite: 30, Output: 4, Source: usage.Exact}, Reported: true,
 		CostMicros: 1234, Priced: true, Rounds: 1,
+		Receipt: &usage.Receipt{Promised: 900, Restored: 896, Source: usage.FromDisk, Ms: 12.5, SavedS: 3.25, RestReason: "never_seen"},
 		Ms: session.StageTimes{Identify: 0.1, Decode: 0.2, Rewrite: 0.3, Apply: 0.4, Encode: 0.5,
 			UpstreamFirst: 600, Stream: 7000},
 		BytesOut: 1001, PrefixSame: 900, Change: &session.FirstChange{Offset: 900, JSONPath: "messages[3]", Old: "a",

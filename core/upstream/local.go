@@ -1,0 +1,41 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+
+	"holdfast/core/usage"
+)
+
+// A Sender carries requests of one route in its own way: a route whose upstream
+// is a local engine. It gets the request as the transport would.
+type Sender = http.RoundTripper
+
+// Route lets senders take over routes: sender is asked by name for every request
+// and answers nil for those that travel as usual. It is called before the first
+// request.
+func (c *Client) Route(sender func(route string) Sender) { c.sender = sender }
+
+// Call is what a sender may know of a model call, and what it tells in return.
+type Call struct {
+	// Conversation and Branch name what the request belongs to, "" for nothing.
+	Conversation, Branch string
+	// Report takes the receipt, at most once, before the reply's body ends.
+	Report func(usage.Receipt)
+}
+
+type callKey struct{}
+
+// WithCall hands a call to the sender of its request.
+func WithCall(ctx context.Context, call Call) context.Context {
+	return context.WithValue(ctx, callKey{}, call)
+}
+
+// CallOf is the call a request was made for; the zero Call reports to nobody.
+func CallOf(ctx context.Context) Call {
+	call, _ := ctx.Value(callKey{}).(Call)
+	if call.Report == nil {
+		call.Report = func(usage.Receipt) {}
+	}
+	return call
+}
