@@ -49,6 +49,7 @@ func rules() map[string]rule {
 		"core/content":     {pure: true},
 		"core/chat":        {pure: true, allow: []string{"core/content"}},
 		"core/usage":       {pure: true},
+		"core/client":      {pure: true},
 		"core/config":      {pure: true, allow: []string{"core/usage"}},
 		"core/wire":        {pure: true, allow: chatContent},
 		"core/wire/sse":    codec,

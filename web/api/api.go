@@ -71,6 +71,8 @@ type Options struct {
 	Health func() Health
 	Hub    *Hub
 	Log    *slog.Logger
+	// Desk is set where a process runs, nil where only its files are read.
+	Desk *Desk
 }
 
 // Health is the answer of the one route without a token.
@@ -112,6 +114,9 @@ func (a *API) Register(mux *http.ServeMux) {
 	}
 	for _, pattern := range []string{"GET /hf/v1/kv", "DELETE /hf/v1/kv", "POST /hf/v1/kv/prune"} {
 		mux.HandleFunc(pattern, a.serve(noTier))
+	}
+	if a.Desk != nil {
+		a.registerDesk(mux)
 	}
 	mux.HandleFunc("GET "+guard.HealthPath, a.ServeHealth)
 }
