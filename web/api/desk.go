@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"holdfast/core/client"
+	agents "holdfast/core/client"
 	"holdfast/core/guard"
 )
 
@@ -30,7 +30,7 @@ type Clients interface {
 
 // ClientView is an agent as first run, settings and tray show it.
 type ClientView struct {
-	client.Setup
+	agents.Setup
 	// Installed: its program is on the search path.
 	Installed bool `json:"installed"`
 	// File is the settings file that connecting changes, "" when it has none.
