@@ -135,7 +135,7 @@ func (a *API) serve(h handler) http.HandlerFunc {
 		if err == nil || r.Context().Err() != nil {
 			return
 		}
-		p := problem(err)
+		p := ProblemOf(err)
 		if p.Status >= http.StatusInternalServerError {
 			a.Log.Error("a request to the inspector failed", "path", r.URL.Path, "error", err)
 		}
@@ -147,8 +147,8 @@ func (a *API) serve(h handler) http.HandlerFunc {
 // or a flag decides.
 var ErrOverridden = errors.New("api: the environment or a flag decides this setting")
 
-// problem is the answer for an error.
-func problem(err error) *guard.Problem {
+// ProblemOf is the answer for an error.
+func ProblemOf(err error) *guard.Problem {
 	var p *guard.Problem
 	var setting *config.Error
 	switch {

@@ -26,15 +26,15 @@ const (
 // is dropped and told so; publishing never waits.
 type Hub struct {
 	mu      sync.Mutex // guards the rest
-	clients map[*client]struct{}
+	clients map[*reader]struct{}
 	closed  bool
 }
 
-// client is one reader; the hub writes to and closes queue under its mutex.
-type client struct{ queue chan []byte }
+// reader is one follower; the hub writes to and closes queue under its mutex.
+type reader struct{ queue chan []byte }
 
 // NewHub makes a hub without readers.
-func NewHub() *Hub { return &Hub{clients: map[*client]struct{}{}} }
+func NewHub() *Hub { return &Hub{clients: map[*reader]struct{}{}} }
 
 // Publish sends one event: a name of the contract and its object.
 func (h *Hub) Publish(name string, object any) {
@@ -55,7 +55,7 @@ func (h *Hub) Publish(name string, object any) {
 }
 
 // drop ends a reader; the caller holds mu.
-func (h *Hub) drop(c *client) {
+func (h *Hub) drop(c *reader) {
 	delete(h.clients, c)
 	close(c.queue)
 }
@@ -70,19 +70,19 @@ func (h *Hub) Close() {
 	}
 }
 
-func (h *Hub) join() (*client, bool) {
+func (h *Hub) join() (*reader, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || len(h.clients) >= maxClients {
 		return nil, false
 	}
-	c := &client{make(chan []byte, clientQueue)}
+	c := &reader{make(chan []byte, clientQueue)}
 	h.clients[c] = struct{}{}
 	return c, true
 }
 
 // leave takes a reader out; true when it was still in, so it left by itself.
-func (h *Hub) leave(c *client) bool {
+func (h *Hub) leave(c *reader) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, in := h.clients[c]; !in {
