@@ -242,3 +242,9 @@ func (s *Store) EmptyQuarantine() (freed int64, err error) {
 	}
 	return freed, err
 }
+
+// Quarantined is what the quarantine holds.
+func (s *Store) Quarantined() (objects int, size int64) {
+	u := s.Usage()
+	return u.Quarantined, u.Quarantine
+}
