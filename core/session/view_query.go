@@ -96,3 +96,20 @@ type GroupTotals struct {
 
 // Neighbours are the turns beside one of the same ledger, 0 for none.
 type Neighbours struct{ Before, After int64 }
+
+// DegradeQuery asks for one page of steps down. Empty fields do not filter.
+type DegradeQuery struct {
+	Gate, Cause, Session string
+	Since                int64 // unix ms
+	Changed              bool  // only those that changed the user's bytes
+	Ascending            bool
+	Page, Size           int
+}
+
+// DegradeCounts are steps down since a time, by gate and by cause. The gate ""
+// stands for steps to the client's own bytes that no gate took.
+type DegradeCounts struct {
+	Gates, Causes map[string]int64
+	Total         int64
+	Changed       int64
+}

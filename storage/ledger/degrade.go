@@ -40,11 +40,15 @@ func (d *DB) Degrades(ctx context.Context, since int64, limit int) (out []sessio
 	err = d.view(ctx, "degrades", func(ctx context.Context, c *conn) error {
 		return c.query(ctx, "SELECT "+degradeCols+" FROM degrade WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?",
 			func(r *row) error {
-				out = append(out, session.DegradeView{ID: r.num(0), At: r.num(1), Session: r.text(2), Turn: r.num(3),
-					Gate: r.text(4), Scope: r.text(5),
-					Cause: r.text(6), Evidence: r.text(7), Served: session.Path(r.text(8)), BytesChanged: r.flag(9)})
+				out = append(out, readDegrade(r))
 				return nil
 			}, since, int64(limit))
 	})
 	return out, err
+}
+
+func readDegrade(r *row) session.DegradeView {
+	return session.DegradeView{ID: r.num(0), At: r.num(1), Session: r.text(2), Turn: r.num(3),
+		Gate: r.text(4), Scope: r.text(5),
+		Cause: r.text(6), Evidence: r.text(7), Served: session.Path(r.text(8)), BytesChanged: r.flag(9)}
 }
