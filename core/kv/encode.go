@@ -92,7 +92,7 @@ func appendCodec(b []byte, c Codec) []byte {
 
 func appendLayout(b []byte, l Layout) []byte {
 	b = binary.LittleEndian.AppendUint32(b, l.Version)
-	b = append(b, byte(l.Memory), l.CellExtra)
+	b = append(b, byte(l.Memory), l.CellExtra, flag(l.Transposed))
 	for _, v := range []uint32{l.RotK, l.RotV, l.Layers, uint32(len(l.Runs))} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
@@ -174,17 +174,22 @@ func (r *reader) manifest() *Manifest {
 }
 
 func (r *reader) layout() Layout {
-	l := Layout{Version: r.u32(), Memory: Memory(r.u8()), CellExtra: r.u8(), RotK: r.u32(), RotV: r.u32(), Layers: r.u32()}
+	l := Layout{Version: r.u32(), Memory: Memory(r.u8()), CellExtra: r.u8(), Transposed: r.flag(), RotK: r.u32(), RotV: r.u32(), Layers: r.u32()}
 	l.Runs = list(r, 20, func() Run { return Run{int32(r.u32()), Bytes(r.u64()), Bytes(r.u64())} })
 	return l
 }
 
 func (r *reader) boundary() Boundary {
-	b := Boundary{Position: Tokens(r.u32()), PosMin: int32(r.u32()), PosMax: int32(r.u32()), Blob: r.id(), Size: Bytes(r.u64())}
+	return Boundary{
+		Position: Tokens(r.u32()), PosMin: int32(r.u32()), PosMax: int32(r.u32()), Blob: r.id(), Size: Bytes(r.u64()), Appendix: r.flag(),
+	}
+}
+
+// flag reads a byte that is 0 or 1: any other would be a second encoding.
+func (r *reader) flag() bool {
 	f := r.u8()
 	r.bad = r.bad || f > 1
-	b.Appendix = f == 1
-	return b
+	return f == 1
 }
 
 // list reads a count and so many elements of at least size bytes each: a count

@@ -59,6 +59,8 @@ type Layout struct {
 	Memory  Memory
 	// CellExtra is the bytes a cell record has beyond 12: M-RoPE coordinates.
 	CellExtra uint8
+	// Transposed is the engine's word for how V lies, with or without V runs.
+	Transposed bool
 	// RotK and RotV are the rotation sizes of a quantised cache.
 	RotK, RotV uint32
 	// Layers with a cache in the rows' section.
