@@ -92,7 +92,9 @@ func (p *folder) fold(k *talk) {
 	}
 	k.view = append(k.view, slot{item: answer}, slot{item: p.newItem("user")})
 	k.rewound = nil
-	p.send(k, "append", false)
+	if next := p.send(k, "append", false)[0]; !bytes.Contains(next, fmt.Appendf(nil, `"look_%d"`, answer.id)) {
+		p.fail("the model does not find its own calls: %s", next)
+	}
 }
 
 // plays is a model with words for the next request only.
@@ -382,6 +384,9 @@ func (p *folder) program(steps int) {
 // operate does to the talk what a client may do.
 func (p *folder) operate(k *talk) {
 	op := operations[p.r.IntN(len(operations))]
+	if p.r.IntN(4) == 0 { // what folds and rows see differently from the client
+		op = operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == "prune" })]
+	}
 	had := k.removed()
 	ok, restamp := op.do(&p.player, k)
 	if !ok {

@@ -212,12 +212,14 @@ func (k *talk) live() (at []int) {
 	return at
 }
 
-// operations change the talk as a client would and say whether the request is
-// served by the full path (a re-stamp).
-var operations = []struct {
+type operation struct {
 	name string
 	do   func(p *player, k *talk) (ok, restamp bool)
-}{
+}
+
+// operations change the talk as a client would and say whether the request is
+// served by the full path (a re-stamp).
+var operations = []operation{
 	{"append", func(p *player, k *talk) (bool, bool) { p.turn(k); return true, false }},
 	{"append again", func(p *player, k *talk) (bool, bool) { p.turn(k); p.turn(k); return true, false }},
 	{"retry", func(p *player, k *talk) (bool, bool) { return !k.fresh, false }},
