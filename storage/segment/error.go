@@ -28,3 +28,14 @@ func (e *Error) Error() string {
 func (e *Error) Advice() string { return e.Hint }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Busy reports whether an error is, or holds, ErrBusy.
+func (s *Store) Busy(err error) bool { return errors.Is(err, ErrBusy) }
+
+// Reason is a stable code for status: what kept the store from opening.
+func (e *Error) Reason() string {
+	if errors.Is(e.Err, ErrOwned) {
+		return "owned_elsewhere"
+	}
+	return "storage_unavailable"
+}

@@ -28,13 +28,15 @@ type want struct {
 	at place
 }
 
-// Read reads blocks and hands each to use, checked against its ID. Use is
-// called from several goroutines at once, for each i once; the bytes are only
-// its until it returns. Which block comes when is the disk's choice.
+// Read reads blocks and hands each to use, which is called from several
+// goroutines at once; the bytes are only its until it returns. Which block comes
+// when is the disk's choice.
 //
-// A block that is not there is fs.ErrNotExist; one whose bytes are not its own,
-// in every copy, a content.MismatchError, and the store forgets it. Anything
-// else is the machine's trouble and says nothing about what is stored.
+// Use checks the bytes against the ID, in the one pass it makes over them
+// (checked does, for a use that does not), and returns a content.MismatchError
+// for others. Then the damaged copy is forgotten and another one tried; with
+// none left the error is Read's. A block that is not there is fs.ErrNotExist.
+// Anything else is the machine's trouble and says nothing about what is stored.
 func (s *Store) Read(ctx context.Context, ids []content.ID, use func(i int, block []byte) error) error {
 	wants, err := s.find(ids)
 	if err != nil {
@@ -167,40 +169,59 @@ func (s *Store) readGroup(r *groupReader, g []want, use func(int, []byte) error)
 	}
 	for _, w := range g {
 		e := w.at.entry()
-		block := []byte(nil)
+		var block []byte // nil for a damaged one: blocks are never empty
 		if data != nil {
 			block = data[e.off-first.off:][:e.size]
 		}
-		if data == nil || content.Of(block) != w.id {
-			if block, err = s.spareCopy(w); err != nil {
-				return err
-			}
-		}
-		if err := use(w.i, block); err != nil {
+		if err := s.hand(w, block, use); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// spareCopy reads a block whose first copy is damaged from another one. The
-// store forgets the damaged copy, so that the block can be stored again.
-func (s *Store) spareCopy(w want) ([]byte, error) {
-	bad := w.at
+// hand gives one block to use, from one copy after the other until use takes it.
+func (s *Store) hand(w want, block []byte, use func(int, []byte) error) error {
+	at := w.at
 	for {
-		s.mu.Lock()
-		s.unplace(w.id, bad.p)
-		next, ok := s.index[w.id]
-		s.mu.Unlock()
+		err := error(&content.MismatchError{ID: w.id})
+		if block != nil {
+			err = use(w.i, block)
+		}
+		var bad *content.MismatchError
+		if !errors.As(err, &bad) {
+			return err
+		}
+		next, ok := s.spoilt(w.id, at.p)
 		if !ok {
-			return nil, &content.MismatchError{ID: w.id}
+			return err
 		}
 		e := next.entry()
-		buf := make([]byte, e.size)
-		if s.readAt(next, buf) == nil && content.Of(buf) == w.id {
-			return buf, nil
+		block = make([]byte, e.size)
+		if s.readAt(next, block) != nil {
+			block = nil
 		}
-		bad = next
+		at = next
+	}
+}
+
+// spoilt forgets the copy of a block in p, so that it can be stored again, and
+// returns the next one.
+func (s *Store) spoilt(id content.ID, p *pack) (place, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unplace(id, p)
+	next, ok := s.index[id]
+	return next, ok
+}
+
+// checked makes a use that checks.
+func checked(ids []content.ID, use func(i int, block []byte) error) func(int, []byte) error {
+	return func(i int, block []byte) error {
+		if content.Of(block) != ids[i] {
+			return &content.MismatchError{ID: ids[i]}
+		}
+		return use(i, block)
 	}
 }
 

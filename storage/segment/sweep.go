@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 
 	"holdfast/core/content"
 )
@@ -57,20 +59,28 @@ func (s *Store) drop(p *pack) (freed int64, err error) {
 	return p.size, err
 }
 
-// unwanted lists the packs from which no wanted block is read.
+// unwanted lists the packs from which no wanted block is read. It asks with no
+// lock held: wanted has locks of its own.
 func (s *Store) unwanted(wanted func(content.ID) bool) (out []*pack) {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-packs:
-	for _, p := range s.packs {
-		for id := range s.readFrom(p) {
-			if wanted(id) {
-				continue packs
-			}
+	packs := slices.Collect(maps.Values(s.packs))
+	s.mu.RUnlock()
+	for _, p := range packs {
+		if !slices.ContainsFunc(s.blocksOf(p), wanted) {
+			out = append(out, p)
 		}
-		out = append(out, p)
 	}
 	return out
+}
+
+// blocksOf lists the blocks that are read from p.
+func (s *Store) blocksOf(p *pack) (ids []content.ID) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for id := range s.readFrom(p) {
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // retire forgets a pack that nobody reads; from then on nobody begins to.
@@ -90,53 +100,51 @@ func (s *Store) retire(p *pack) bool {
 //
 // The new pack is durable before the old one goes; a stop between leaves both,
 // and Open reads the smaller one, so that the old one is garbage.
-func (s *Store) Compact(ctx context.Context, id content.ID, wanted func(content.ID) bool, keep bool) (freed int64, err error) {
+func (s *Store) Compact(ctx context.Context, id content.ID, wanted func(content.ID) bool, keep bool) (made content.ID, size int64, err error) {
 	old, ids, err := s.compactable(id, wanted)
 	if err != nil {
-		return 0, err
+		return made, 0, err
 	}
-	made, temp, err := s.stage(func(put func(content.ID, []byte) error) error { return s.copyBlocks(ctx, ids, put) })
+	p, temp, err := s.stage(func(put func(content.ID, []byte) error) error { return s.copyBlocks(ctx, ids, put) })
 	if err != nil {
-		return 0, err
+		return made, 0, err
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	before := s.Used()
-	if made != nil {
-		if err := s.publish(made, temp); err != nil {
-			return 0, err
+	if p != nil {
+		if err := s.publish(p, temp); err != nil {
+			return made, 0, err
 		}
+		made, size = p.id, p.size
 	}
 	switch {
 	case !s.retire(old): // somebody began to read it
-		err = ErrBusy
-		if made != nil {
-			err = errors.Join(err, s.lose(made.id))
+		if p != nil {
+			err = s.lose(made)
 		}
+		return content.ID{}, 0, errors.Join(ErrBusy, err)
 	case keep:
 		err = errors.Join(s.isolate(s.packPath(old.id)), s.trimQuarantine())
 	default:
 		err = s.discard(s.packPath(old.id))
 	}
-	return before - s.Used(), err
+	return made, size, err
 }
 
 // compactable lists the wanted blocks of a pack in their order.
 func (s *Store) compactable(id content.ID, wanted func(content.ID) bool) (p *pack, ids []content.ID, err error) {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	p = s.packs[id]
+	if p = s.packs[id]; p != nil && p.readers > 0 {
+		err = ErrBusy
+	}
+	s.mu.RUnlock()
 	switch {
 	case p == nil:
 		return nil, nil, fmt.Errorf("segment: pack %v: %w", id, fs.ErrNotExist)
-	case p.readers > 0:
-		return nil, nil, ErrBusy
+	case err != nil:
+		return nil, nil, err
 	}
-	for b := range s.readFrom(p) {
-		if wanted(b) {
-			ids = append(ids, b)
-		}
-	}
+	ids = slices.DeleteFunc(s.blocksOf(p), func(b content.ID) bool { return !wanted(b) })
 	if len(ids) == len(p.blocks) {
 		return nil, nil, fmt.Errorf("segment: pack %v has nothing to give back", id)
 	}
@@ -150,7 +158,8 @@ func (s *Store) copyBlocks(ctx context.Context, ids []content.ID, put func(conte
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.Read(ctx, []content.ID{id}, func(_ int, b []byte) error { return put(id, b) }); err != nil {
+		one := []content.ID{id}
+		if err := s.Read(ctx, one, checked(one, func(_ int, b []byte) error { return put(id, b) })); err != nil {
 			return err
 		}
 	}
