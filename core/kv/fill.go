@@ -113,6 +113,10 @@ type FillPlan struct {
 	Offer      Offer
 }
 
+// Beats reports whether the restore gives more than what a slot already holds: a
+// resident prefix wins unless the stored one is strictly longer.
+func (p FillPlan) Beats(resident Tokens) bool { return Tokens(p.Tokens) > resident }
+
 // MissingError is a piece that no pack holds: the manifest is of no use.
 type MissingError struct{ ID BlockID }
 

@@ -1,6 +1,13 @@
 package kv
 
-import "time"
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Stored is one manifest as the planners see it.
 type Stored struct {
@@ -18,6 +25,55 @@ type Stored struct {
 	// not known, and then it weighs as if it were typical.
 	PerToken        float64
 	Session, Branch string
+}
+
+// Stored is the manifest as the planners see it, from its name and file size.
+func (m *Manifest) Stored(id ManifestID, size Bytes) Stored {
+	return Stored{
+		ID: id, Model: m.Model, State: m.State.ID(), Tokens: Tokens(len(m.Tokens)), Bytes: size, Pieces: m.Pieces(),
+		Use: Use{Weight: 1, At: m.LastUsed, Serial: m.Serial}, Session: m.Session, Branch: m.Branch,
+	}
+}
+
+// Inventory is the status list of a store's manifests: by model, state, then
+// tokens, most first. Exclusive bytes are those no other manifest names.
+func Inventory(list []Stored) []StatusEntry {
+	refs := map[BlockID]int{}
+	for _, m := range list {
+		for _, id := range distinct(m.Pieces) {
+			refs[id.ID]++
+		}
+	}
+	out := make([]StatusEntry, 0, len(list))
+	for _, m := range list {
+		e := StatusEntry{ModelIdentity: m.Model, StateIdentity: m.State, Tokens: m.Tokens, Bytes: m.Bytes, ExclusiveBytes: m.Bytes, LastUsed: m.Use.At, Sessions: []string{}}
+		if m.Session != "" {
+			e.Sessions = append(e.Sessions, m.Session)
+		}
+		for _, p := range distinct(m.Pieces) {
+			e.Bytes += p.Size
+			if refs[p.ID] == 1 {
+				e.ExclusiveBytes += p.Size
+			}
+		}
+		out = append(out, e)
+	}
+	slices.SortStableFunc(out, func(a, b StatusEntry) int {
+		return cmp.Or(bytes.Compare(a.ModelIdentity[:], b.ModelIdentity[:]), bytes.Compare(a.StateIdentity[:], b.StateIdentity[:]), cmp.Compare(b.Tokens, a.Tokens))
+	})
+	return out
+}
+
+func distinct(list []Piece) []Piece {
+	seen := make(map[BlockID]bool, len(list))
+	out := make([]Piece, 0, len(list))
+	for _, p := range list {
+		if !seen[p.ID] {
+			seen[p.ID] = true
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // Use is how often and how lately a manifest was of use.
@@ -48,7 +104,7 @@ type Contents struct {
 // Goal is what an eviction is for.
 type Goal struct {
 	Target Bytes // usage to come down to
-	Budget Bytes // never exceeded on the way, not even by a compaction
+	Budget Bytes // never exceeded on the way, not even by a rewritten pack
 	// Spare is the free space beyond the reserve: compactions stay within it.
 	Spare Bytes
 	Now   time.Time
@@ -68,7 +124,8 @@ const (
 	CompactPack    StepKind = "compact"
 )
 
-// Step is one step of a plan, carried out in order.
+// Step is one step of a plan, carried out in order. A pack that was rewritten
+// keeps its name for the steps after.
 type Step struct {
 	Kind     StepKind
 	Manifest ManifestID // of RemoveManifest
@@ -90,4 +147,45 @@ type Plan struct {
 	Steps         []Step
 	Manifests     int // removed
 	Reached       bool
+}
+
+// String is the plan as a person reads it before it is carried out.
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v used, to come down to %v: %d manifests go\n", Size(p.Before), Size(p.Goal.Target), p.Manifests)
+	for i, s := range p.Steps {
+		fmt.Fprintf(&b, "%4d  %s\n", i+1, s)
+	}
+	outcome := "reached"
+	if !p.Reached {
+		outcome = "not reached: the rest is in use, pinned, or the newest"
+	}
+	fmt.Fprintf(&b, "%v used afterwards, %s\n", Size(p.After), outcome)
+	return b.String()
+}
+
+// String is one line of a printed plan.
+func (s Step) String() string {
+	switch s.Kind {
+	case RemoveManifest:
+		return fmt.Sprintf("remove   %.12v  %7d tokens  -%v  = %v  %s", s.Manifest, s.Tokens, Size(s.Frees), Size(s.Used), s.Why)
+	case CompactPack:
+		return fmt.Sprintf("rewrite  %.12v  %7d pieces  -%v +%v  = %v  %s", s.Pack, len(s.Live), Size(s.Frees), Size(s.Writes), Size(s.Used), s.Why)
+	}
+	return fmt.Sprintf("delete   %.12v  %14s  -%v  = %v  %s", s.Pack, "", Size(s.Frees), Size(s.Used), s.Why)
+}
+
+// Size prints bytes in the largest unit that leaves a whole part.
+type Size Bytes
+
+func (s Size) String() string {
+	const units = "KMGT"
+	if s < 1<<10 {
+		return fmt.Sprintf("%d B", int64(s))
+	}
+	v, u := float64(s), -1
+	for v >= 1<<10 && u < len(units)-1 {
+		v, u = v/(1<<10), u+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, units[u])
 }

@@ -59,6 +59,38 @@ func PlanSpill(m *Manifest, before Tokens, stored func(BlockID) bool, cost PackC
 	return p
 }
 
+// SpillEnd says how much of a saved state to store, and with which of its parts.
+// stable is the length that the next turn is expected to reuse: behind it stands
+// what the next prompt will not repeat. Rows are cut at the last whole block
+// before it, or with tail at it; a state that cannot be cut ends at its last part
+// before it. 0 means there is nothing to store.
+func SpillEnd(memory Memory, parts []Boundary, stable Tokens, tail bool) (n int, keep []Boundary) {
+	if memory.Cuttable() {
+		n = int(stable)
+		if !tail {
+			n -= n % BlockTokens
+		}
+	}
+	for _, b := range parts {
+		if b.Position > stable {
+			break
+		}
+		if !b.Appendix {
+			keep = append(keep, b)
+			n = int(b.Position)
+		}
+	}
+	if len(keep) > MaxBoundaries { // the latest, and the lowest: it is the one other sessions share
+		keep = append(keep[:1:1], keep[len(keep)-MaxBoundaries+1:]...)
+	}
+	for _, b := range parts {
+		if b.Appendix && int(b.Position) == n && len(keep) < MaxBoundaries {
+			keep = append(keep, b)
+		}
+	}
+	return n, keep
+}
+
 // Branch is what is known of a conversation's branch when a spill is considered.
 type Branch struct {
 	Held    Tokens // stable tokens in the engine's slot
