@@ -25,6 +25,8 @@ import (
 	"holdfast/core/config"
 	"holdfast/core/session"
 	"holdfast/core/upstream"
+	"holdfast/core/wire"
+	"holdfast/core/wire/anthropic"
 	"holdfast/storage/ledger"
 )
 
@@ -53,7 +55,7 @@ func TestCrashChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := config.Default()
-	cfg.Rollout.Mode = config.On
+	cfg.Rollout.Mode, cfg.Fold.Enabled = config.On, true
 	c, err := chain.New(context.Background(), chain.Options{Ledger: unhurried{db}, Config: func() *config.Config { return &cfg },
 		Upstream: upstream.NewClient(func() []string { return nil }), Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
@@ -75,11 +77,16 @@ type crasher struct {
 	up   *httptest.Server
 	twin *rig
 	stop atomic.Bool
+	// arrived has one for every request that reached the upstream.
+	arrived chan struct{}
 
 	mu sync.Mutex
-	// want are the bodies of an uninterrupted run, by step name.
-	want    map[string][]byte
+	// want are the bodies of an uninterrupted run, by step name, and folds the
+	// steps in which its model folded.
+	want    map[string][]string
+	folds   map[string]bool
 	sent    int
+	folded  int
 	putBack int
 	retried atomic.Int64
 }
@@ -92,14 +99,57 @@ func (c *crasher) serveUpstream(w http.ResponseWriter, r *http.Request) {
 		return // the child died in the middle of sending
 	}
 	step := r.Header.Get(stepHeader)
+	c.arrived <- struct{}{}
 	c.mu.Lock()
 	want := c.want[step]
 	c.sent++
-	c.mu.Unlock()
-	if !bytes.Equal(stripped(b), want) {
-		c.t.Errorf("%s: sent %s\nwant %s", step, b, want)
+	if strings.Contains(string(b), "Topic: "+step) {
+		c.folded++
 	}
-	writeEvents(w, streamed...)
+	c.mu.Unlock()
+	if got := public(c.t, b); !slices.Contains(want, got) {
+		n := commonPrefix(got, want[len(want)-1])
+		c.t.Errorf("%s: from byte %d on\nsent %s\nwant %s", step, n, clipped(got[n:]), clipped(want[len(want)-1][n:]))
+	}
+	c.reply(w, step, b)
+}
+
+// reply is the model's: it folds once in a step that asks for it, and whether it
+// did is read from the conversation, as models do.
+func (c *crasher) reply(w http.ResponseWriter, step string, body []byte) {
+	s := said{text: "answer after " + step}
+	c.mu.Lock()
+	folds := c.folds[step]
+	c.mu.Unlock()
+	if at := bytes.LastIndex(body, []byte("Messages:")); folds && !bytes.Contains(body, []byte("Topic: "+step)) {
+		s = said{calls: []use{{"own_look", "hf_status", `{"view":"messages","limit":200}`}}}
+		if at >= 0 {
+			names := refs.FindAllStringSubmatch(string(body[at:]), 6)
+			s = said{calls: []use{{"own_fold", "hf_compress", fmt.Sprintf(`{"topic":%q,"content":[{"startId":%q,"endId":%q,"summary":%q}]}`,
+				step, names[0][1], names[len(names)-1][1], summary)}}}
+		}
+	}
+	(&model{}).anthropicStream(w, s)
+}
+
+// public is a body without what we add and without private rounds: a reply that
+// was cut off is asked for again, with the fold that it made and without the
+// rounds it made it in.
+func public(t *testing.T, b []byte) string {
+	b = stripped(b)
+	body, err := wire.Cut(b, anthropic.Codec{}.List())
+	if err != nil {
+		t.Error(err)
+		return string(b)
+	}
+	first, last := body.Elements[0], body.Elements[len(body.Elements)-1]
+	out := string(b[:first.Start])
+	for i := range body.Elements {
+		if e := body.Element(i); !bytes.Contains(e, []byte(`"own_`)) {
+			out += string(e) + "\n"
+		}
+	}
+	return out + string(b[last.End:])
 }
 
 // client is one agent: it plays steps and repeats the one whose reply it did
@@ -112,6 +162,7 @@ type client struct {
 	steps    int // so far
 	k        convo
 	rewound  []string
+	reply    string // of a step that folded, which the client has next
 	// due are the steps the twin has played and the child has not; again says
 	// that the child may have seen the first of them.
 	due   []step
@@ -137,12 +188,19 @@ func (cl *client) next() {
 	k := &cl.k
 	if cl.steps == 0 || len(k.msgs) > maxList {
 		cl.sessions++
-		cl.rewound = nil
+		cl.rewound, cl.reply = nil, ""
 		*k = convo{id: fmt.Sprintf("crash-%d-%d", cl.n, cl.sessions)}
 	}
 	cl.steps++
 	n := len(k.msgs)
-	switch op := cl.r.IntN(10); {
+	folds := false
+	switch op := cl.r.IntN(12); {
+	case cl.reply != "":
+		k.msgs = append(k.msgs, fmt.Sprintf(`{"role":"assistant","content":[{"text":%q,"type":"text"}]}`, cl.reply), user(fmt.Sprintf("question %d", cl.steps)))
+		cl.rewound, cl.reply = nil, ""
+	case op >= 9 && n > 8:
+		k.msgs = append(slices.Clone(k.msgs), assistant(fmt.Sprintf("answer %d", cl.steps)), user("now fold"))
+		cl.rewound, folds = nil, true
 	case op == 0 && n > 5:
 		at := 1 + cl.r.IntN(n-3)
 		k.msgs, cl.rewound = slices.Delete(slices.Clone(k.msgs), at, at+1), nil
@@ -161,23 +219,35 @@ func (cl *client) next() {
 		if n > 0 {
 			k.msgs = append(k.msgs, assistant(fmt.Sprintf("answer %d", cl.steps)))
 		}
-		k.msgs = append(k.msgs, user(fmt.Sprintf("question %d", cl.steps)))
+		k.msgs = append(k.msgs, user(fmt.Sprintf("question %d: %s", cl.steps, long("the file", 1500))))
 	}
-	cl.expect(step{fmt.Sprintf("%s step %d", k.id, cl.steps), k.id, anthropicBody(k.msgs...)})
+	name := fmt.Sprintf("%s step %d", k.id, cl.steps)
+	if folds {
+		cl.reply = "answer after " + name
+		cl.c.mu.Lock()
+		cl.c.folds[name] = true
+		cl.c.mu.Unlock()
+	}
+	cl.expect(step{name, k.id, anthropicBody(k.msgs...)})
 }
 
 // expect plays a step on the twin.
 func (cl *client) expect(s step) {
-	want, _ := cl.c.twin.send(anthropicPath, s.body, sessionHeader, s.id)
-	if turn := cl.c.twin.lastTurn(); turn.Path != session.PathSnapshot {
+	twin := cl.c.twin
+	before := len(twin.whole)
+	twin.setAnswer(func(w http.ResponseWriter, _ *http.Request) { cl.c.reply(w, s.name, twin.lastWhole()) })
+	twin.send(anthropicPath, s.body, sessionHeader, s.id)
+	if turn := twin.lastTurn(); turn.Path != session.PathSnapshot {
 		cl.c.t.Errorf("%s: the twin took path %s, gate %q", s.name, turn.Path, turn.Gate)
 	}
 	cl.due = append(cl.due, s)
 	cl.c.mu.Lock()
 	defer cl.c.mu.Unlock()
-	cl.c.want[s.name] = want
-	if !bytes.Equal(want, s.body) {
-		cl.c.putBack++
+	for _, b := range twin.whole[before:] {
+		cl.c.want[s.name] = append(cl.c.want[s.name], public(cl.c.t, b))
+		if !bytes.Equal(stripped(b), s.body) {
+			cl.c.putBack++
+		}
 	}
 }
 
@@ -220,10 +290,10 @@ func (s *step) post(ctx context.Context, h *http.Client, addr, up string) bool {
 func TestCrash(t *testing.T) {
 	kills, seed := envInt("HOLDFAST_KILLS", 15), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
 	t.Logf("%d kills from seed %d", kills, seed)
-	c := &crasher{t: t, path: filepath.Join(t.TempDir(), "ledger.db"), want: map[string][]byte{}}
+	c := &crasher{t: t, path: filepath.Join(t.TempDir(), "ledger.db"), arrived: make(chan struct{}, 1<<16), want: map[string][]string{}, folds: map[string]bool{}}
 	c.up = httptest.NewServer(http.HandlerFunc(c.serveUpstream))
 	defer c.up.Close()
-	c.twin = newRig(t, config.On)
+	c.twin = foldRig(t, config.On)
 	c.twin.options = func(o *chain.Options) { o.Ledger = unhurried{o.Ledger} }
 	c.twin.restart()
 	clients := make([]*client, 4)
@@ -238,19 +308,20 @@ func TestCrash(t *testing.T) {
 				cl.next()
 			}
 		}
-		c.live(clients, time.Duration(1+r.IntN(120))*time.Millisecond)
+		c.live(clients, r.IntN(60), time.Duration(r.IntN(4000))*time.Microsecond)
 		if checked = c.check(checked); t.Failed() {
 			t.Fatalf("after kill %d", i+1)
 		}
 	}
-	t.Logf("%d turns sent, %d steps with elements put back, %d repeated after a kill, %d bytes of ledger checked", c.sent, c.putBack, c.retried.Load(), size(t, c.path))
-	if c.putBack == 0 || c.retried.Load() == 0 {
+	t.Logf("%d requests, %d of %d steps that fold, %d bodies other than the client's, %d steps repeated after a kill, %d bytes of ledger checked", c.sent, c.folded, len(c.folds), c.putBack, c.retried.Load(), size(t, c.path))
+	if c.putBack == 0 || c.folded == 0 || c.retried.Load() == 0 {
 		t.Error("the programs prove nothing")
 	}
 }
 
-// live starts the child, lets the clients at it and kills it after a while.
-func (c *crasher) live(clients []*client, after time.Duration) {
+// live starts the child, lets the clients at it and kills it some time after so
+// many requests have come through.
+func (c *crasher) live(clients []*client, requests int, after time.Duration) {
 	c.t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
 	cmd.Env = append(os.Environ(), crashEnv+"="+c.path)
@@ -274,15 +345,26 @@ func (c *crasher) live(clients []*client, after time.Duration) {
 	}
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.stop.Store(false)
+	for len(c.arrived) > 0 {
+		<-c.arrived
+	}
 	var all sync.WaitGroup
 	for _, cl := range clients {
 		all.Go(func() { cl.run(ctx, addr) })
+	}
+	played := make(chan struct{})
+	go func() { all.Wait(); close(played) }()
+	for range requests {
+		select {
+		case <-c.arrived:
+		case <-played:
+		}
 	}
 	time.Sleep(after)
 	cmd.Process.Kill()
 	c.stop.Store(true)
 	cmd.Wait()
-	all.Wait()
+	<-played
 	cancel()
 }
 
