@@ -104,9 +104,8 @@ func with(b *backend, err error, f func(*backend) error) error {
 	return errors.Join(f(b), b.close())
 }
 
-// call makes one request and returns the body of a good answer. A problem
-// becomes the fault a person reads.
-func (b *backend) call(ctx context.Context, method, path string, body any) ([]byte, error) {
+// request makes a request of this backend, with the token.
+func (b *backend) request(ctx context.Context, method, path string, body any) (*http.Request, error) {
 	var in io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -120,10 +119,19 @@ func (b *backend) call(ctx context.Context, method, path string, body any) ([]by
 		host = "localhost"
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, in)
+	if err == nil {
+		req.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return req, err
+}
+
+// call makes one request and returns the body of a good answer. A problem
+// becomes the fault a person reads.
+func (b *backend) call(ctx context.Context, method, path string, body any) ([]byte, error) {
+	req, err := b.request(ctx, method, path, body)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+b.token)
 	res, err := b.send(req)
 	if err != nil {
 		return nil, &Fault{Code: exitFailed, What: "the running Holdfast does not answer", Err: err, Hint: "see " + b.paths.logFile()}

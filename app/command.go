@@ -88,6 +88,9 @@ func (c *cli) complain(err error) int {
 	default:
 		f = &Fault{Code: exitFailed, What: err.Error()}
 	}
+	if f.What == "" { // the exit code says it all
+		return f.Code
+	}
 	fmt.Fprintf(c.err, "holdfast: %s\n", f.Error())
 	if f.Hint != "" {
 		fmt.Fprintf(c.err, "  %s\n", f.Hint)
@@ -102,11 +105,10 @@ func (c *cli) root() *cobra.Command {
 		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	serve := c.serveCommand()
-	root.RunE = serve.RunE
-	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.demoCommand(), c.statusCommand(), c.sessionsCommand(), c.bypassCommand(),
-		c.rolloutCommand(), c.configCommand(), c.doctorCommand(), c.versionCommand())
+	c.bare(root)
+	root.AddCommand(c.serveCommand(), c.demoCommand(), c.statusCommand(), c.openCommand(), c.runCommand(), c.sessionsCommand(),
+		c.bypassCommand(), c.rolloutCommand(), c.pluginCommand(), c.configCommand(), c.doctorCommand(), c.quitCommand(), c.versionCommand())
+	root.AddCommand(c.desktopCommands()...)
 	return root
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // errLocked says that another process holds the data folder.
-var errLocked = errors.New("another process holds the data folder")
+var errLocked = errors.New("the data folder is locked")
 
 // lockData takes the single-instance lock of the data folder: one process
 // writes the ledger. The lock dies with the process; the file stays.
@@ -89,7 +89,7 @@ func loopbackClient() *http.Client {
 
 // heldBy is the fault of a command that wants the folder another one has.
 func heldBy(p Paths) *Fault {
-	f := &Fault{Code: exitRefused, What: "another process holds " + p.Data,
+	f := &Fault{Code: exitRefused, What: "another process holds " + p.Data, Err: errLocked,
 		Hint: "wait for it to end, or use another HOLDFAST_HOME"}
 	if r, ok := readRuntime(p); ok {
 		f.What = fmt.Sprintf("Holdfast already runs here: process %d, proxy %s, inspector %s", r.PID, r.Addr, r.Inspector)

@@ -1,0 +1,179 @@
+//go:build !headless
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/ui"
+)
+
+// desktopCommands are for our own use: the fall-back window is a process of its
+// own, so that a graphics driver that fails takes nothing else with it.
+func (c *cli) desktopCommands() []*cobra.Command {
+	cmd := &cobra.Command{Use: "window", Short: "Show the small window that stands in for the tray", Args: cobra.NoArgs, Hidden: true}
+	cmd.RunE = c.do(func(ctx context.Context, _ []string) error {
+		b, err := c.running(ctx)
+		return with(b, err, func(b *backend) error { return c.window(ctx, b) })
+	})
+	return []*cobra.Command{cmd}
+}
+
+// desktop runs everything under a tray icon. A second start brings the first
+// one forward instead; without a display it serves as serve does.
+func (c *cli) desktop(ctx context.Context, o AppOptions, hidden bool) error {
+	if !hasDisplay(c.getenv) {
+		fmt.Fprintln(c.err, "There is no display here, so no tray icon: serving as holdfast serve does.")
+		return c.serve(ctx, o)
+	}
+	if r, ok := findRunning(ctx, o.Paths); ok {
+		return c.handOver(ctx, o.Paths, r, hidden)
+	}
+	a, err := Open(ctx, o)
+	if errors.Is(err, errLocked) {
+		return c.handOverSoon(ctx, o.Paths, hidden, err)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "proxy      %s\ninspector  http://%s\n", a.BaseURL(), a.Inspector)
+	return c.underTray(ctx, a, hidden)
+}
+
+// underTray serves and shows the tray; either one's end is that of both.
+func (c *cli) underTray(ctx context.Context, a *App, hidden bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() { defer cancel(); ran <- a.Run(ctx) }()
+	b, err := connect(a.paths, a.Runtime)
+	if err != nil {
+		a.Quit()
+		return errors.Join(err, <-ran, a.Close())
+	}
+	d := newDesk(b, c.getenv, a.log.Logger)
+	forward := make(chan struct{}, 1)
+	a.onActivate(func() {
+		select {
+		case forward <- struct{}{}:
+		default: // one is on its way
+		}
+	})
+	d.work.Go(func() { d.follow(ctx) })
+	d.work.Go(func() { d.standIn(ctx, hidden, forward) })
+	ui.Tray(ctx, ui.TrayOptions{Updates: d.updates, Do: func(cmd ui.Command) { d.do(ctx, cmd) }})
+	cancel()
+	d.work.Wait()
+	return errors.Join(<-ran, a.Close())
+}
+
+// hasDisplay reports whether something can be shown to a person.
+func hasDisplay(getenv func(string) string) bool {
+	return runtime.GOOS == "windows" || runtime.GOOS == "darwin" || getenv("DISPLAY") != "" || getenv("WAYLAND_DISPLAY") != ""
+}
+
+// handOver is what a second start does.
+func (c *cli) handOver(ctx context.Context, p Paths, r Runtime, hidden bool) error {
+	fmt.Fprintf(c.out, "Holdfast already runs (process %d); it was asked to come forward.\n", r.PID)
+	if hidden {
+		return nil
+	}
+	b, err := connect(p, r)
+	if err != nil {
+		return err
+	}
+	_, err = b.call(ctx, http.MethodPost, "/hf/v1/activate", nil)
+	var f *Fault
+	if errors.As(err, &f) { // it has no desktop, so this process opens the inspector
+		return b.open(ctx, homePage)
+	}
+	return err
+}
+
+// homePage is the first page of the inspector.
+const homePage = "/ui/"
+
+// handOverTime is how long the first start may take until it answers.
+const handOverTime = 10 * time.Second
+
+// handOverSoon waits for a first start that is still at it.
+func (c *cli) handOverSoon(ctx context.Context, p Paths, hidden bool, refused error) error {
+	limit, cancel := context.WithTimeout(ctx, handOverTime)
+	defer cancel()
+	for {
+		if r, ok := findRunning(limit, p); ok {
+			return c.handOver(ctx, p, r, hidden)
+		}
+		select {
+		case <-limit.Done():
+			return refused
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// window shows the fall-back window until it is closed or Holdfast ends.
+func (c *cli) window(ctx context.Context, b *backend) error {
+	ctx, cancel := context.WithCancel(ctx)
+	d := newDesk(b, c.getenv, nil)
+	d.work.Go(func() { defer cancel(); d.follow(ctx) })
+	ui.Window(ctx, ui.WindowOptions{Updates: d.updates, Do: func(cmd ui.Command) { d.do(ctx, cmd) }})
+	cancel()
+	d.work.Wait()
+	return nil
+}
+
+// standIn opens the window where the desktop has no tray, and answers a second
+// start: with the inspector, and with the window where there is no tray.
+func (d *desk) standIn(ctx context.Context, hidden bool, forward <-chan struct{}) {
+	hosts := ui.TrayHosts(ctx)
+	has, known := false, false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case has = <-hosts:
+			if !known && !has && !hidden {
+				d.openWindow(ctx)
+			}
+			if !known && !has && hidden {
+				d.notify(ui.Notice{Title: "Holdfast runs without a tray icon", Body: "This desktop shows none. Start Holdfast again, or run holdfast open, to see it."})
+			}
+			known = true
+		case <-forward:
+			if known && !has {
+				d.openWindow(ctx)
+			}
+			d.do(ctx, ui.Command{Kind: ui.OpenPage, Arg: homePage})
+		}
+	}
+}
+
+// openWindow starts the window's process unless one is there. Its end is not
+// waited for: it follows ours by itself when the event stream breaks.
+func (d *desk) openWindow(ctx context.Context) {
+	if !d.windowOpen.CompareAndSwap(false, true) {
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		d.log.Warn("the window could not be opened", "error", err)
+		return
+	}
+	cmd := exec.CommandContext(ctx, self, "window")
+	d.work.Go(func() {
+		defer d.windowOpen.Store(false)
+		if out, err := cmd.CombinedOutput(); err != nil && ctx.Err() == nil {
+			d.log.Warn("the window ended", "error", err, "output", string(out))
+		}
+	})
+}

@@ -1,0 +1,14 @@
+//go:build headless
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+// desktop is serve where this build has none.
+func (c *cli) desktop(ctx context.Context, o AppOptions, _ bool) error { return c.serve(ctx, o) }
+
+func (c *cli) desktopCommands() []*cobra.Command { return nil }
