@@ -118,7 +118,6 @@ func (a *App) start(ctx context.Context, o AppOptions) (err error) {
 	}
 	a.work.Go(func() { follow(working) })
 	a.work.Go(func() { a.engine.keep(working, a.log) })
-	a.engine.kv.start()
 	return a.Runtime.write(a.paths)
 }
 
@@ -165,13 +164,10 @@ func (a *App) servers(o AppOptions) {
 	}
 	inspector := guard.NewInspector(guard.InspectorOptions{
 		Token: a.token, Origins: origins, Wide: guard.CheckBind(cfg().InspectorAddr) != nil, Refused: tell,
-		Open: web.Open(), Page: web.Stranger(),
 	})
 	a.engine.api.Desk = a.desk(inspector, o)
 	a.proxy = guard.Server(a.counted(web.ProxyHandler(proxy, a.engine.api, a.engine.chain)))
-	a.inspector = guard.Server(a.counted(web.Inspector(web.Options{
-		Guard: inspector, API: a.engine.api, Ledger: a.engine.views(), BaseURL: a.BaseURL,
-	})))
+	a.inspector = guard.Server(a.counted(web.Handler(inspector, a.engine.api)))
 	for _, s := range []*http.Server{a.proxy, a.inspector} {
 		s.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)
 	}

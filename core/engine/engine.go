@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -297,4 +298,18 @@ type Completion struct {
 func (c *Client) Complete(ctx context.Context, slot int, prompt []kv.Token, n int) (out Completion, err error) {
 	in := map[string]any{"prompt": prompt, "id_slot": slot, "n_predict": n, "temperature": 0, "cache_prompt": true}
 	return out, c.call(ctx, "completion", http.MethodPost, "/completion", in, &out)
+}
+
+// Pass sends a request of somebody else's on as it is, to the same path.
+func (c *Client) Pass(r *http.Request) (*http.Response, error) {
+	out := r.Clone(r.Context())
+	base, err := url.Parse(c.base)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	out.URL.Scheme, out.URL.Host, out.Host = base.Scheme, base.Host, base.Host
+	if c.key != "" {
+		out.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	return c.http.Transport.RoundTrip(out)
 }

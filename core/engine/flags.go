@@ -97,11 +97,12 @@ func (s Settings) State(model kv.ModelIdentity, p Props) kv.State {
 	return kv.State{
 		Model: model, Engine: "llama-server", Build: p.Build, Version: StateVersion,
 		CacheK: s.CacheK, CacheV: s.CacheV, FlashAttention: flash, RoPE: s.RoPE, SWAFull: kv.Off, UnifiedKV: kv.Off,
-		Context: p.Defaults.Context, ByteOrder: byteOrder(),
+		Context: p.Defaults.Context, ByteOrder: ByteOrder(),
 	}
 }
 
-func byteOrder() string {
+// ByteOrder is this machine's, in which the engine writes its states.
+func ByteOrder() string {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return "little"
 	}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/core/config"
+	"holdfast/core/engine"
+	"holdfast/core/kv"
+	"holdfast/core/local"
+	"holdfast/core/tier"
+	"holdfast/core/upstream"
+	"holdfast/storage/segment"
+)
+
+// llamaServer is the engine setting of a route that the KV tier serves.
+const llamaServer = "llamacpp"
+
+// flushTime is what saving the slots may take before the engine is ended.
+const flushTime = 20 * time.Second
+
+// kvHouse is the disk KV tier with the engines that use it: the store, a driver
+// for each local route, and the engines that are ours to run.
+type kvHouse struct {
+	cfg     func() *config.Config
+	log     *slog.Logger
+	tier    *tier.Manager
+	weights *engine.Weights
+	found   *local.Findings
+	// handover is the folder of managed engines' slot files, by engine name.
+	handover func(name string) (string, error)
+
+	mu      sync.Mutex // guards the rest
+	drivers map[string]*driver
+	closed  bool
+}
+
+// driver is one local route.
+type driver struct {
+	engine     *local.Engine
+	supervisor *engine.Supervisor // nil for an attached engine
+	client     *engine.Client     // of an attached one
+	problem    error              // why there is no engine
+}
+
+// openKV opens the tier and starts the engines that are ours.
+func openKV(ctx context.Context, p Paths, s *Settings, log *slog.Logger) (*kvHouse, error) {
+	m, err := openTier(ctx, p, s, log)
+	if err != nil {
+		return nil, err
+	}
+	h := &kvHouse{cfg: s.Current, log: log, tier: m, drivers: map[string]*driver{},
+		weights:  engine.OpenWeights(filepath.Join(p.Data, "models.json")),
+		found:    local.OpenFindings(filepath.Join(p.Data, "engines.json")),
+		handover: func(name string) (string, error) { return engine.Handover(p.Data + "\x00" + name) }}
+	for name, r := range s.Current().Routes {
+		if r.Engine == llamaServer && s.Current().Engine[name].Model != "" {
+			h.sender(name)
+		}
+	}
+	return h, nil
+}
+
+// openTier opens the store of the home. In mode off there is none, and nothing
+// is read or made.
+func openTier(ctx context.Context, p Paths, s *Settings, log *slog.Logger) (*tier.Manager, error) {
+	d := s.Current().KV.Disk
+	o := tier.Options{Log: log, Memory: machineMemory(), Limits: limitsOf(d)}
+	dir := kvFolder(p, d)
+	o.Configured = kv.StatusConfigured{Mode: d.Mode, Directory: dir, BudgetBytes: kv.Bytes(d.Budget), ReserveBytes: kv.Bytes(d.Reserve)}
+	if d.Mode != "off" {
+		o.Store = func(context.Context) (tier.Segments, tier.Manifests, error) {
+			st, err := segment.Open(dir, segment.Options{})
+			if err != nil {
+				return nil, nil, err
+			}
+			return st, st, nil
+		}
+	}
+	return tier.Open(ctx, o)
+}
+
+func kvFolder(p Paths, d config.KVDisk) string {
+	if d.Directory != "" {
+		return d.Directory
+	}
+	return filepath.Join(p.Data, "kv")
+}
+
+func limitsOf(d config.KVDisk) tier.Limits {
+	return tier.Limits{Budget: kv.Bytes(d.Budget), Auto: d.Mode == "auto", Reserve: kv.Bytes(d.Reserve),
+		MinTokens: d.MinTokens, DailyWrites: kv.Bytes(d.DailyWriteCap)}
+}
+
+// sender is the driver of a route, nil for a route without a local engine.
+func (h *kvHouse) sender(name string) upstream.Sender {
+	r := h.cfg().Routes[name]
+	if r.Engine != llamaServer {
+		return nil
+	}
+	managed := h.cfg().Engine[name].Model != ""
+	if !managed && h.cfg().KV.Disk.Mode == "off" {
+		return nil // an engine of somebody else's, and nothing to do for it
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	d := h.drivers[name]
+	if d == nil {
+		d = h.drive(name, r)
+		h.drivers[name] = d
+	}
+	if d.engine == nil {
+		return broken{d.problem}
+	}
+	return d.engine
+}
+
+// drive makes the driver of a route.
+func (h *kvHouse) drive(name string, r config.Route) *driver {
+	log := h.log.With("route", name)
+	o := local.Options{Route: name, Weights: h.weights, Findings: h.found, Log: h.log}
+	if h.cfg().KV.Disk.Mode != "off" {
+		o.Tier = h.tier
+	}
+	if e := h.cfg().Engine[name]; e.Model != "" {
+		return h.manage(name, e, o)
+	}
+	if err := engine.CheckHandover(r.SlotDir); err != nil {
+		log.Warn("the KV tier stays out of this route", "err", err)
+		o.Tier = nil
+	}
+	client := engine.NewClient(origin(r.URL), os.Getenv(r.KeyEnv))
+	o.Host, o.Handover = attached{client}, r.SlotDir
+	return &driver{engine: local.New(o), client: client}
+}
+
+// manage starts an engine of ours.
+func (h *kvHouse) manage(name string, e config.Engine, o local.Options) *driver {
+	dir, err := h.handover(name)
+	if err != nil {
+		h.log.Error("the engine is not started", "route", name, "err", err)
+		return &driver{problem: err}
+	}
+	s := engine.Settings{Command: e.Command, Model: e.Model, Slots: e.Slots, Context: kv.Tokens(e.Context)}.Normal()
+	sup := engine.Start(s, dir, h.log.With("route", name), nil)
+	o.Host, o.Handover, o.Settings = sup, dir, &s
+	return &driver{engine: local.New(o), supervisor: sup}
+}
+
+// origin is the part of a route's URL that the engine's own paths stand behind.
+func origin(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return u.Scheme + "://" + u.Host + strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+}
+
+// attached is an engine that runs by itself. It has one life as far as we can
+// tell; when it restarts, the first short count shows that its slots are empty.
+type attached struct{ client *engine.Client }
+
+func (a attached) Running(context.Context) (engine.Running, error) {
+	return engine.Running{Client: a.client, Life: 1}, nil
+}
+
+// Close saves what the engines hold and ends those that are ours.
+func (h *kvHouse) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	drivers := h.drivers
+	h.drivers = nil
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	for _, d := range drivers {
+		if d.engine != nil {
+			d.engine.Flush(ctx)
+			d.engine.Close()
+		}
+	}
+	err := h.tier.Close(ctx)
+	for _, d := range drivers {
+		if d.supervisor != nil {
+			d.supervisor.Close()
+		}
+		if d.client != nil {
+			d.client.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("closing the KV tier: %w", err)
+	}
+	return nil
+}

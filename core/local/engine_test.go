@@ -1,0 +1,242 @@
+//go:build engine
+
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/core/engine"
+	"holdfast/core/kv"
+	"holdfast/core/tier"
+	"holdfast/core/upstream"
+	"holdfast/core/usage"
+	"holdfast/storage/segment"
+)
+
+// patience is how long a condition may take to come true on the slowest machine.
+const patience = 2 * time.Minute
+
+// cached is a file that go run ./build test puts into the cache folder.
+func cached(t testing.TB, parts ...string) string {
+	t.Helper()
+	cache := os.Getenv("HOLDFAST_CACHE")
+	if cache == "" {
+		cache = filepath.Join("..", "..", ".cache")
+	}
+	file, err := filepath.Abs(filepath.Join(append([]string{cache, "engine"}, parts...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("%v: go run ./build engine installs it", err)
+	}
+	return file
+}
+
+// settings of a small engine: one thread, since two of a test's wait for each
+// other on a busy machine.
+func settings(t testing.TB, model string) engine.Settings {
+	return engine.Settings{Command: cached(t, "bin", "llama-server"), Model: cached(t, "models", model+".gguf"),
+		Slots: 2, Context: 4096, Threads: 1}
+}
+
+// home is what survives a restart: the store's folder and what is remembered.
+type home struct{ dir string }
+
+// house is one run of everything: the tier, the engine and its driver.
+type house struct {
+	t       testing.TB
+	tier    *tier.Manager
+	sup     *engine.Supervisor
+	driver  *Engine
+	hand    string
+	stopped bool
+}
+
+func limits() tier.Limits {
+	return tier.Limits{Budget: 1 << 30, Reserve: 1 << 20, MinTokens: 64}
+}
+
+// open starts tier and engine on a home.
+func open(t testing.TB, h home, s engine.Settings) *house {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	m, err := tier.Open(t.Context(), tier.Options{Log: log, Limits: limits(), Store: func(context.Context) (tier.Segments, tier.Manifests, error) {
+		st, err := segment.Open(filepath.Join(h.dir, "kv"), segment.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return st, st, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-m.Ready()
+	hand, err := engine.Handover(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &house{t: t, tier: m, hand: hand}
+	x.sup = engine.Start(s, hand, log, func(context.Context, time.Duration) error { return nil })
+	s = s.Normal()
+	x.driver = New(Options{Route: "local", Host: x.sup, Tier: m, Handover: hand, Settings: &s,
+		Weights:  engine.OpenWeights(filepath.Join(h.dir, "models.json")),
+		Findings: OpenFindings(filepath.Join(h.dir, "engines.json")), Log: log})
+	t.Cleanup(x.close)
+	x.identified()
+	return x
+}
+
+// logTo sends a log to the test's.
+type logTo struct{ t testing.TB }
+
+func (l logTo) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}
+
+// identified waits until the driver knows its engine.
+func (h *house) identified() *life {
+	h.t.Helper()
+	l, err := h.driver.contact(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	until(h.t, "the engine is identified", func() bool {
+		_, _, why := l.reuse()
+		return why != kv.MissStarting
+	})
+	return l
+}
+
+// until waits for a condition, never for a time.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
+// close ends everything the orderly way; slots are saved first.
+func (h *house) close() {
+	if h.stopped {
+		return
+	}
+	h.stopped = true
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	h.driver.Flush(ctx)
+	h.driver.Close()
+	if err := h.tier.Close(ctx); err != nil {
+		h.t.Error(err)
+	}
+	h.sup.Close()
+	if left, err := os.ReadDir(h.hand); err != nil || len(left) > 0 {
+		h.t.Errorf("left in the slot folder: %v %v", left, err)
+	}
+	os.RemoveAll(h.hand)
+}
+
+// reply is what a request came to.
+type reply struct {
+	status  int
+	body    []byte
+	chat    chatReply
+	receipt usage.Receipt
+}
+
+func (r reply) text() string { return r.chat.Choices[0].Message.Content }
+
+// send makes one request of the route.
+func (h *house) send(path string, body any) reply {
+	h.t.Helper()
+	r, err := h.try(h.t.Context(), path, body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+func (h *house) try(ctx context.Context, path string, body any) (r reply, err error) {
+	data, ok := body.([]byte)
+	if !ok {
+		data, err = marshal(body)
+		if err != nil {
+			return r, err
+		}
+	}
+	ctx = upstream.WithCall(ctx, upstream.Call{Conversation: "c1", Report: func(got usage.Receipt) { r.receipt = got }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://local"+path, bytes.NewReader(data))
+	if err != nil {
+		return r, err
+	}
+	resp, err := h.driver.RoundTrip(req)
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	r.status = resp.StatusCode
+	if r.body, err = io.ReadAll(resp.Body); err != nil {
+		return r, err
+	}
+	json.Unmarshal(r.body, &r.chat) // not every reply is one
+	return r, nil
+}
+
+// chat asks for n greedy tokens.
+func (h *house) chat(n int, messages ...map[string]any) reply {
+	h.t.Helper()
+	r := h.send("/v1/chat/completions", map[string]any{"messages": messages, "max_tokens": n, "temperature": 0})
+	if r.status != http.StatusOK {
+		h.t.Fatalf("status %d: %s", r.status, r.body)
+	}
+	return r
+}
+
+func say(role, text string) map[string]any { return map[string]any{"role": role, "content": text} }
+
+// prose is n words of a fixed text.
+func prose(n, seed int) string {
+	words := strings.Fields("the harbour clock tower river boat stone winter letter copper wheel wind water morning street church bread apple bridge house door hill train picture market light rain table window piano")
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%s ", words[(i*i+7*i+seed*13+i/5)%len(words)])
+	}
+	return b.String()
+}
+
+// TestEngineRestart fills, ends everything, starts again, and wants the prompt
+// back from disk with the same answer.
+func TestEngineRestart(t *testing.T) {
+	h := home{t.TempDir()}
+	conversation := []map[string]any{say("system", "You keep the log of a harbour."), say("user", prose(900, 1))}
+	first := open(t, h, settings(t, "tiny"))
+	one := first.chat(24, conversation...)
+	conversation = append(conversation, say("assistant", one.text()), say("user", "And then? "+prose(40, 2)))
+	want := first.chat(24, conversation...)
+	t.Logf("uninterrupted: %+v %+v", want.receipt, *want.chat.Timings)
+	first.close()
+
+	second := open(t, h, settings(t, "tiny"))
+	got := second.chat(24, conversation...)
+	t.Logf("restored: %+v %+v", got.receipt, *got.chat.Timings)
+	if got.text() != want.text() {
+		t.Errorf("after a restore %q, uninterrupted %q", got.text(), want.text())
+	}
+	if got.receipt.Source != usage.FromDisk || got.receipt.Restored < 98*got.receipt.Promised/100 || got.receipt.Restored == 0 {
+		t.Errorf("receipt %+v", got.receipt)
+	}
+}

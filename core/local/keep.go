@@ -1,0 +1,223 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"holdfast/core/engine"
+	"holdfast/core/kv"
+	"holdfast/core/tier"
+	"holdfast/core/wire"
+)
+
+// tickEvery is how often idle slots are looked at for what only time makes due.
+const tickEvery = time.Second
+
+// tick considers idle slots now and then, until Close.
+func (e *Engine) tick() {
+	every := time.NewTicker(tickEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-every.C:
+		}
+		e.mu.Lock()
+		l := e.life
+		e.mu.Unlock()
+		if l == nil {
+			continue
+		}
+		for i := range l.slots.list {
+			e.consider(l, i)
+		}
+	}
+}
+
+// reckon works out, behind the reply, what of a slot the next turn will find
+// again, and has it saved where it is worth it. gen is the content it is about:
+// a slot that took another request meanwhile is reckoned with after that one.
+func (e *Engine) reckon(l *life, id, gen int) {
+	if e.ctx.Err() != nil {
+		return
+	}
+	e.work.Go(func() {
+		if err := e.settleStable(e.ctx, l, id, gen); err != nil {
+			if e.ctx.Err() == nil {
+				e.log.Debug("what is stable in a slot could not be worked out", "err", err)
+			}
+			return
+		}
+		e.consider(l, id)
+	})
+}
+
+// settleStable finds the stable boundary of a slot's conversation.
+func (e *Engine) settleStable(ctx context.Context, l *life, id, gen int) error {
+	s := l.slots.takeIdle(id)
+	if s == nil {
+		return nil
+	}
+	now := *s
+	l.slots.give(s)
+	if now.gen != gen || now.stable > 0 || now.body == nil {
+		return nil
+	}
+	ids, stable, err := stableOf(ctx, l.client, now.body, now.open)
+	if err != nil {
+		return err
+	}
+	if s := l.slots.takeIdle(id); s != nil {
+		if s.gen == gen {
+			s.held, s.stable = ids, stable
+		}
+		l.slots.give(s)
+	}
+	return nil
+}
+
+// What stands for a reply and the next question where it is asked what of a
+// prompt survives them: templates treat the last turns in their own way.
+const (
+	dummyReply    = `{"role":"assistant","content":"So it is."}`
+	dummyQuestion = `{"role":"user","content":"Go on."}`
+)
+
+// stableOf renders a conversation as it is and as it will be after another turn:
+// what both begin with is what the next turn reuses. While a tool loop is open,
+// nothing of the prompt is rewritten yet.
+func stableOf(ctx context.Context, c *engine.Client, body []byte, open bool) (ids []kv.Token, stable kv.Tokens, err error) {
+	if ids, err = promptOf(ctx, c, body); err != nil {
+		return nil, 0, err
+	}
+	if open {
+		return ids, kv.Tokens(len(ids)), nil
+	}
+	later, err := promptOf(ctx, c, continued(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	return ids, common(ids, later), nil
+}
+
+// continued is a chat body with another turn behind its messages.
+func continued(body []byte) []byte {
+	v := wire.ValueOf(body).Obj().Get("messages")
+	if !v.Is('[') {
+		return body
+	}
+	at := v.End - 1
+	add := dummyReply + "," + dummyQuestion
+	if len(bytes.TrimSpace(body[v.Start+1:at])) > 0 {
+		add = "," + add
+	}
+	out := make([]byte, 0, len(body)+len(add))
+	return append(append(append(out, body[:at]...), add...), body[at:]...)
+}
+
+// consider queues a spill of a slot where one is due.
+func (e *Engine) consider(l *life, id int) {
+	r, _ := e.due(l, id, false)
+	if r == nil {
+		return
+	}
+	var declined *tier.Refusal
+	if err := e.o.Tier.Spill(*r); err != nil && !errors.As(err, &declined) {
+		e.log.Warn("a state was not saved", "err", err)
+	}
+}
+
+// due is the spill a slot is due for, nil for none, and why.
+func (e *Engine) due(l *life, id int, closing bool) (*tier.Request, string) {
+	identity, _, why := l.reuse()
+	if why != "" {
+		return nil, string(why)
+	}
+	s := l.slots.takeIdle(id)
+	if s == nil {
+		return nil, "busy"
+	}
+	defer l.slots.give(s)
+	if s.stable == 0 || int(s.stable) > len(s.held) {
+		return nil, "nothing known"
+	}
+	tokens := s.held[:s.stable]
+	d := e.o.Tier.Due(identity, tokens, e.now().Sub(s.used), closing)
+	if !d.Spill {
+		return nil, d.Reason
+	}
+	return &tier.Request{Model: l.model, State: identity, Slots: saver{e, l, s.gen}, Slot: id, Tokens: tokens, Tail: d.Tail,
+		Closing: closing, Session: s.convo, Branch: s.branch}, d.Reason
+}
+
+// saver saves one content of a slot; it declines once the slot holds another.
+type saver struct {
+	e   *Engine
+	l   *life
+	gen int
+}
+
+// errMovedOn: the slot took another request. The content is saved after that.
+var errMovedOn = errors.New("local: the slot is in use again")
+
+// Save has the engine write the slot. It does not wait for a busy one: what
+// keeps it busy is saved when it is done.
+func (s saver) Save(ctx context.Context, id int) (path string, tokens int, size int64, err error) {
+	sl := s.l.slots.takeIdle(id)
+	if sl == nil {
+		return "", 0, 0, errMovedOn
+	}
+	defer s.l.slots.give(sl)
+	if sl.gen != s.gen {
+		return "", 0, 0, errMovedOn
+	}
+	path, saved, err := save(ctx, s.l.client, s.e.o.Handover, id)
+	if engine.Gone(err) {
+		s.e.lost(s.l)
+	}
+	return path, int(saved.Tokens), int64(saved.Bytes), err
+}
+
+// Flush saves what the slots hold and is not on disk yet, tails included: the
+// engine is about to end. It stops at ctx.
+func (e *Engine) Flush(ctx context.Context) {
+	e.mu.Lock()
+	l := e.life
+	e.mu.Unlock()
+	if l == nil || e.o.Tier == nil {
+		return
+	}
+	for _, s := range l.slots.list {
+		if err := e.flushSlot(ctx, l, s.id); err != nil {
+			e.log.Info("a slot was not saved before the end", "slot", s.id, "err", err)
+		}
+	}
+}
+
+func (e *Engine) flushSlot(ctx context.Context, l *life, id int) error {
+	if s := l.slots.takeIdle(id); s != nil {
+		gen := s.gen
+		l.slots.give(s)
+		if err := e.settleStable(ctx, l, id, gen); err != nil {
+			return err
+		}
+	}
+	r, _ := e.due(l, id, true)
+	if r == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	r.Done = func(_ tier.Spilled, err error) { done <- err }
+	if err := e.o.Tier.Spill(*r); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,260 @@
+// Package local drives a route whose upstream is an engine on this machine. It
+// stands where the transport stands for other routes, so that the chain does not
+// know: requests go in as the client's wire has them and replies come out in it.
+//
+// What it adds is reuse. The engine keeps the attention state of a prompt in one
+// of its slots and computes only what is new, but loses all of it when it ends,
+// and the oldest when conversations outnumber slots. For every request the
+// prompt is turned into the engine's own tokens, and the slot that holds the
+// longest prefix takes it; where the disk tier holds a longer one, that is
+// restored first into an idle slot. After the reply, what is worth it is saved.
+//
+// The rules, in order: a request is answered, with the tier or without; output is
+// the same with the tier as without; what is said to be reused is what the
+// engine's own timings say. So every failure here ends in sending the request
+// the ordinary way, a short count is never an error, and a slot whose restore
+// failed is erased before it is used.
+//
+// Slots: every request names its slot, cold ones too, because one that does not
+// may take the very slot another was just restored into. A slot is held from the
+// choice to the end of the reply, and by a save while it lasts. Which tokens a
+// slot holds is remembered, not asked: it is at least the prompt it was last
+// given, and a new life of the engine empties all of them.
+//
+// The wire is chat completions, since the engine's Messages endpoint ignores the
+// slot and keeps no timings. Messages requests are translated, and so are their
+// replies; chat requests pass as they are, with four fields added at the end.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"holdfast/core/content"
+	"holdfast/core/engine"
+	"holdfast/core/kv"
+	"holdfast/core/tier"
+)
+
+// Host is where the engine comes from: a supervisor, or one that runs anyway.
+type Host interface {
+	// Running waits for an engine that answers.
+	Running(ctx context.Context) (engine.Running, error)
+}
+
+// Options are an engine's neighbours and settings. All fields but Tier,
+// Settings and Now are required.
+type Options struct {
+	Route string
+	Host  Host
+	// Tier is the store; nil sends everything to the engine as it is.
+	Tier *tier.Manager
+	// Handover is the folder the engine's slot files go through.
+	Handover string
+	// Settings are how a managed engine was started; nil for an attached one,
+	// whose settings are read from the states it writes.
+	Settings *engine.Settings
+	// Weights names model files.
+	Weights *engine.Weights
+	// Findings remembers what engines can do.
+	Findings *Findings
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Engine is one route. Close it before its host.
+type Engine struct {
+	o   Options
+	log *slog.Logger
+	now func() time.Time
+
+	mu   sync.Mutex // guards life
+	life *life      // of the engine, nil before the first contact
+
+	speed speeds
+	work  sync.WaitGroup // probes and reckonings behind replies
+	stop  context.CancelFunc
+	ctx   context.Context // of what runs beside requests
+}
+
+// New makes an engine; nothing is started or asked before the first request.
+func New(o Options) *Engine {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	e := &Engine{o: o, log: o.Log.With("route", o.Route), now: o.Now}
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	if o.Tier != nil {
+		e.work.Go(e.tick)
+	}
+	return e
+}
+
+// life is one life of the engine process: what it is and what its slots hold.
+type life struct {
+	number int
+	client *engine.Client
+	props  engine.Props
+	slots  *slots
+	model  kv.ModelIdentity
+
+	mu       sync.Mutex // guards the rest
+	identity *kv.StateIdentity
+	ability  Ability
+	// closed says why the tier stays out, "" when it does not.
+	closed kv.MissReason
+	// streams are the sequence streams of its slot files, as the probe saw.
+	streams int
+}
+
+// reuse tells whether the tier takes part, and with which identity.
+func (l *life) reuse() (id kv.StateIdentity, able Ability, why kv.MissReason) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != "" {
+		return kv.StateIdentity{}, l.ability, l.closed
+	}
+	return *l.identity, l.ability, ""
+}
+
+func (l *life) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+// contact is the engine's present life, made at the first contact with it.
+func (e *Engine) contact(ctx context.Context) (*life, error) {
+	run, err := e.o.Host.Running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life != nil && e.life.number == run.Life {
+		return e.life, nil
+	}
+	props, err := run.Client.Props(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &life{number: run.Life, client: run.Client, props: props, slots: newSlots(props.TotalSlots), closed: kv.MissStarting}
+	e.life = l
+	e.log.Info("a local engine", "build", props.Build, "slots", props.TotalSlots, "context", props.Defaults.Context)
+	e.work.Go(func() { e.identify(l) })
+	return l, nil
+}
+
+// lost forgets a life that does not answer any more.
+func (e *Engine) lost(l *life) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == l {
+		e.life = nil
+	}
+}
+
+// identify works out what the engine and its model are, and whether its states
+// can be stored. Until it has, the tier is starting; it ends closed where
+// anything is in doubt.
+func (e *Engine) identify(l *life) {
+	weights, err := e.weights(l)
+	if err != nil {
+		e.log.Warn("the KV tier stays closed for this model: its file cannot be identified", "err", err)
+		l.set(func() { l.closed = kv.MissNoWeights })
+		return
+	}
+	l.model = weights
+	able, err := e.able(e.ctx, l)
+	if err != nil {
+		if e.ctx.Err() == nil {
+			e.log.Warn("the KV tier stays closed for this engine: it could not be tried out", "err", err)
+		}
+		l.set(func() { l.closed = kv.MissEngineUnavailable })
+		return
+	}
+	id := e.state(l, able).Identity()
+	l.set(func() {
+		l.identity, l.ability, l.closed, l.streams = &id, able, "", able.Streams
+		if able.Verdict == Unusable {
+			l.closed = kv.MissLayout
+		}
+	})
+	e.log.Info("what the engine can do", "verdict", able.Verdict, "why", able.Why, "memory", able.Memory, "model", l.model)
+}
+
+// weights identifies the model with everything that is applied to it.
+func (e *Engine) weights(l *life) (kv.ModelIdentity, error) {
+	path := l.props.ModelPath
+	if e.o.Settings != nil {
+		path = e.o.Settings.Model
+	}
+	if path == "" {
+		return kv.ModelIdentity{}, errors.New("local: the engine names no model file; in router mode, point the route at one model's own server")
+	}
+	digest, err := e.o.Weights.Of(path)
+	if err != nil {
+		return kv.ModelIdentity{}, err
+	}
+	m := kv.Model{Weights: digest}
+	adapters, err := l.client.Adapters(e.ctx)
+	if err != nil && !engine.Refused(err) {
+		return kv.ModelIdentity{}, err
+	}
+	for _, a := range adapters {
+		d, err := e.o.Weights.Of(a.Path)
+		if err != nil {
+			return kv.ModelIdentity{}, err
+		}
+		m.LoRA = append(m.LoRA, kv.Adapter{Digest: d, Scale: a.Scale})
+	}
+	if l.props.Modalities.Vision {
+		// The projector's file has no name here. Its states are kept apart from the
+		// text-only model's all the same.
+		m.MMProj = content.Of([]byte("vision"))
+	}
+	return m.Identity()
+}
+
+// state is what decides the bytes of this engine's states. What an attached
+// engine was started with is not known: the types come from a state it wrote,
+// and the bytes it computed for a fixed prompt stand for the rest, so that other
+// overrides are another engine.
+func (e *Engine) state(l *life, a Ability) kv.State {
+	if s := e.o.Settings; s != nil {
+		return s.Normal().State(l.model, l.props)
+	}
+	return kv.State{
+		Model: l.model, Engine: "llama-server", Build: fmt.Sprintf("%s/%s", l.props.Build, a.Fingerprint), Version: engine.StateVersion,
+		CacheK: a.CacheK, CacheV: a.CacheV, FlashAttention: a.Flash, Context: l.props.Defaults.Context, ByteOrder: engine.ByteOrder(),
+	}
+}
+
+// Close ends what runs beside requests. Requests must have ended; call Flush
+// before, while the engine still runs.
+func (e *Engine) Close() {
+	e.stop()
+	e.work.Wait()
+}
+
+// RoundTrip carries one request of the route.
+func (e *Engine) RoundTrip(r *http.Request) (*http.Response, error) {
+	k := kindOf(r)
+	if e.o.Tier == nil {
+		k = otherKind
+	}
+	switch k {
+	case chatKind:
+		return e.model(r, chatWire{})
+	case messagesKind:
+		return e.model(r, messagesWire{})
+	case countKind:
+		return e.count(r)
+	}
+	return e.pass(r)
+}

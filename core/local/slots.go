@@ -1,0 +1,131 @@
+package local
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"holdfast/core/kv"
+)
+
+// slot is what is known of one of the engine's slots. Its fields belong to
+// whoever took it, id and the lock's own apart.
+type slot struct {
+	id   int
+	busy bool // guarded by slots.mu
+
+	// held are tokens it certainly holds; it may hold more. nil: nothing known.
+	held []kv.Token
+	// body is the last request it took, in the engine's wire, to tell a request
+	// that only goes on; reply ends what was generated for it.
+	body []byte
+	// convo names the conversation for the store; open says that its last reply
+	// called tools, so that the next request goes on exactly there.
+	convo, branch string
+	open          bool
+	// stable is how much of it the next turn will find again, 0 when not yet
+	// worked out.
+	stable  kv.Tokens
+	spilled kv.Tokens // of stable, restorable from disk
+	tail    bool      // the ragged rows behind spilled are not stored
+	used    time.Time
+	// gen counts changes of the content.
+	gen int
+}
+
+// forget says that nothing is known of the content any more.
+func (s *slot) forget() {
+	*s = slot{id: s.id, busy: s.busy, used: s.used, gen: s.gen + 1}
+}
+
+// slots is all slots of one life of the engine.
+type slots struct {
+	mu    sync.Mutex
+	list  []*slot
+	freed chan struct{} // closed when one is given back
+}
+
+func newSlots(n int) *slots {
+	s := &slots{freed: make(chan struct{})}
+	for i := range max(n, 1) {
+		s.list = append(s.list, &slot{id: i})
+	}
+	return s
+}
+
+// choice is what a pick among slots comes to.
+type choice struct {
+	slot *slot // to be taken; nil to wait until one is given back
+	// patience ends a wait early, to ask again with late set; 0 is none.
+	patience time.Duration
+}
+
+// take waits until pick chooses an idle slot, and takes it. pick sees all slots
+// and must choose an idle one; late says that a wait it asked for is over.
+func (s *slots) take(ctx context.Context, pick func(all []*slot, late bool) choice) (*slot, error) {
+	var patience <-chan time.Time
+	late := false
+	for {
+		s.mu.Lock()
+		c := pick(s.list, late)
+		freed := s.freed
+		if c.slot != nil {
+			c.slot.busy = true
+			s.mu.Unlock()
+			return c.slot, nil
+		}
+		s.mu.Unlock()
+		if patience == nil && c.patience > 0 {
+			patience = time.After(c.patience)
+		}
+		select {
+		case <-freed:
+		case <-patience:
+			late = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// takeIdle takes one slot by number if it is idle.
+func (s *slots) takeIdle(id int) *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id >= len(s.list) || s.list[id].busy {
+		return nil
+	}
+	s.list[id].busy = true
+	return s.list[id]
+}
+
+// give returns a slot.
+func (s *slots) give(sl *slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sl.busy = false
+	close(s.freed)
+	s.freed = make(chan struct{})
+}
+
+// oldest is the idle slot that was used least lately, nil when all are busy.
+// Ones that hold nothing come first.
+func oldest(all []*slot) (old *slot) {
+	for _, s := range all {
+		if !s.busy && (old == nil || s.used.Before(old.used)) {
+			old = s
+		}
+	}
+	return old
+}
+
+// common is the number of tokens two lists begin with alike.
+func common(a, b []kv.Token) kv.Tokens {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return kv.Tokens(i)
+		}
+	}
+	return kv.Tokens(n)
+}
