@@ -25,6 +25,7 @@ type engine struct {
 	ledger   *ledger.DB
 	upstream *upstream.Client
 	chain    *chain.Chain
+	kv       *kvHouse
 	hub      *api.Hub
 	api      *api.API
 	started  time.Time
@@ -40,11 +41,15 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 			Hint: "holdfast doctor says what is wrong with " + p.ledgerFile()}
 	}
 	e.ledger, e.upstream = db, upstream.NewClient(own)
+	if e.kv, err = openKV(ctx, p, s, log.Logger); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	e.upstream.Route(e.kv.sender)
 	e.chain, err = chain.New(ctx, chain.Options{
 		Ledger: db, Config: s.Current, Upstream: e.upstream, Log: log.Logger, Publish: e.hub.Publish,
 	})
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, e.kv.Close(), db.Close())
 	}
 	e.api = api.New(api.Options{
 		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain.ReleaseGroups},
@@ -59,7 +64,7 @@ func (e *engine) Close() error {
 	e.hub.Close()
 	e.chain.Close()
 	e.upstream.Close()
-	return e.ledger.Close()
+	return errors.Join(e.kv.Close(), e.ledger.Close())
 }
 
 func (e *engine) views() views {
@@ -71,8 +76,9 @@ func (e *engine) views() views {
 // busy seconds.
 const keepBudget = 5 * time.Second
 
-// keep tends the ledger until ctx ends.
+// keep starts the local engines and tends the ledger until ctx ends.
 func (e *engine) keep(ctx context.Context, log *Log) {
+	e.kv.start()
 	tick, audits := time.NewTicker(keepBudget), time.NewTicker(auditEvery)
 	defer tick.Stop()
 	defer audits.Stop()
@@ -197,7 +203,7 @@ func (e *engine) status(ctx context.Context) (api.Status, error) {
 		},
 		Ledger:      api.LedgerStatus{Bytes: int64(room.Bytes), BudgetBytes: int64(room.Budget), Sessions: room.Sessions, Blobs: room.Blobs},
 		MemoryBytes: memoryBytes(),
-		KV:          api.KVStatus{State: "off"},
+		KV:          e.kv.status(),
 	}
 	if broken != nil {
 		out.ConfigError = broken.Error()

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"holdfast/core/config"
-	"holdfast/core/engine"
+	llama "holdfast/core/engine"
 	"holdfast/core/kv"
 	"holdfast/core/local"
 	"holdfast/core/tier"
 	"holdfast/core/upstream"
 	"holdfast/storage/segment"
+	"holdfast/web/api"
 )
 
 // llamaServer is the engine setting of a route that the KV tier serves.
@@ -32,7 +33,7 @@ type kvHouse struct {
 	cfg     func() *config.Config
 	log     *slog.Logger
 	tier    *tier.Manager
-	weights *engine.Weights
+	weights *llama.Weights
 	found   *local.Findings
 	// handover is the folder of managed engines' slot files, by engine name.
 	handover func(name string) (string, error)
@@ -45,27 +46,33 @@ type kvHouse struct {
 // driver is one local route.
 type driver struct {
 	engine     *local.Engine
-	supervisor *engine.Supervisor // nil for an attached engine
-	client     *engine.Client     // of an attached one
-	problem    error              // why there is no engine
+	supervisor *llama.Supervisor // nil for an attached engine
+	client     *llama.Client     // of an attached one
+	problem    error             // why there is no engine
 }
 
-// openKV opens the tier and starts the engines that are ours.
+// openKV opens the tier. Engines are started by start, or by their first
+// request: a command that only looks at the home runs none.
 func openKV(ctx context.Context, p Paths, s *Settings, log *slog.Logger) (*kvHouse, error) {
 	m, err := openTier(ctx, p, s, log)
 	if err != nil {
 		return nil, err
 	}
 	h := &kvHouse{cfg: s.Current, log: log, tier: m, drivers: map[string]*driver{},
-		weights:  engine.OpenWeights(filepath.Join(p.Data, "models.json")),
+		weights:  llama.OpenWeights(filepath.Join(p.Data, "models.json")),
 		found:    local.OpenFindings(filepath.Join(p.Data, "engines.json")),
-		handover: func(name string) (string, error) { return engine.Handover(p.Data + "\x00" + name) }}
-	for name, r := range s.Current().Routes {
-		if r.Engine == llamaServer && s.Current().Engine[name].Model != "" {
+		handover: func(name string) (string, error) { return llama.Handover(p.Data + "\x00" + name) }}
+	return h, nil
+}
+
+// start starts the engines that are ours, so that the first request does not
+// wait for a model to load.
+func (h *kvHouse) start() {
+	for name, r := range h.cfg().Routes {
+		if r.Engine == llamaServer && h.cfg().Engine[name].Model != "" {
 			h.sender(name)
 		}
 	}
-	return h, nil
 }
 
 // openTier opens the store of the home. In mode off there is none, and nothing
@@ -135,11 +142,11 @@ func (h *kvHouse) drive(name string, r config.Route) *driver {
 	if e := h.cfg().Engine[name]; e.Model != "" {
 		return h.manage(name, e, o)
 	}
-	if err := engine.CheckHandover(r.SlotDir); err != nil {
+	if err := llama.CheckHandover(r.SlotDir); err != nil {
 		log.Warn("the KV tier stays out of this route", "err", err)
 		o.Tier = nil
 	}
-	client := engine.NewClient(origin(r.URL), os.Getenv(r.KeyEnv))
+	client := llama.NewClient(origin(r.URL), os.Getenv(r.KeyEnv))
 	o.Host, o.Handover = attached{client}, r.SlotDir
 	return &driver{engine: local.New(o), client: client}
 }
@@ -151,8 +158,8 @@ func (h *kvHouse) manage(name string, e config.Engine, o local.Options) *driver 
 		h.log.Error("the engine is not started", "route", name, "err", err)
 		return &driver{problem: err}
 	}
-	s := engine.Settings{Command: e.Command, Model: e.Model, Slots: e.Slots, Context: kv.Tokens(e.Context)}.Normal()
-	sup := engine.Start(s, dir, h.log.With("route", name), nil)
+	s := llama.Settings{Command: e.Command, Model: e.Model, Slots: e.Slots, Context: kv.Tokens(e.Context)}.Normal()
+	sup := llama.Start(s, dir, h.log.With("route", name), nil)
 	o.Host, o.Handover, o.Settings = sup, dir, &s
 	return &driver{engine: local.New(o), supervisor: sup}
 }
@@ -168,10 +175,10 @@ func origin(raw string) string {
 
 // attached is an engine that runs by itself. It has one life as far as we can
 // tell; when it restarts, the first short count shows that its slots are empty.
-type attached struct{ client *engine.Client }
+type attached struct{ client *llama.Client }
 
-func (a attached) Running(context.Context) (engine.Running, error) {
-	return engine.Running{Client: a.client, Life: 1}, nil
+func (a attached) Running(context.Context) (llama.Running, error) {
+	return llama.Running{Client: a.client, Life: 1}, nil
 }
 
 // Close saves what the engines hold and ends those that are ours.
@@ -202,4 +209,10 @@ func (h *kvHouse) Close() error {
 		return fmt.Errorf("closing the KV tier: %w", err)
 	}
 	return nil
+}
+
+// status is the tier in the status object.
+func (h *kvHouse) status() api.KVStatus {
+	state, used, budget := h.tier.Totals()
+	return api.KVStatus{State: string(state), UsedBytes: int64(used), BudgetBytes: int64(budget)}
 }
