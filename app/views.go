@@ -31,6 +31,15 @@ func (v views) Sessions(ctx context.Context, q string, page, size int) ([]sessio
 	return list, total, err
 }
 
+// FindSessions is Sessions with filters and an order.
+func (v views) FindSessions(ctx context.Context, q session.SessionQuery) ([]session.SessionView, int, error) {
+	list, total, err := v.DB.FindSessions(ctx, q)
+	for i := range list {
+		v.route(&list[i])
+	}
+	return list, total, err
+}
+
 // Session is one session with the route it is on now.
 func (v views) Session(ctx context.Context, id string) (session.SessionView, error) {
 	s, err := v.DB.Session(ctx, id)

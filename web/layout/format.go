@@ -200,3 +200,20 @@ func Plural(n int64, one, many string) string {
 	}
 	return Count(n) + " " + many
 }
+
+// Host names the client behind a signal; one without a name is the signal.
+func Host(signal string) string {
+	switch signal {
+	case "":
+		return "no session id"
+	case "x-claude-code-session-id", "metadata.user_id":
+		return "Claude Code"
+	case "session_id", "session-id", "prompt_cache_key":
+		return "Codex"
+	case "x-opencode-session":
+		return "opencode"
+	case "x-session-affinity":
+		return "OpenAI-style client"
+	}
+	return signal
+}
