@@ -200,6 +200,24 @@ func foldStage(plan func(s *ledgertest.Script, from, to int) *session.Commit) st
 	}
 }
 
+// roundsStage cuts off a turn that finds the element of private rounds.
+func roundsStage(t *testing.T, d *DB) act {
+	a := commitStage(func(s *ledgertest.Script, id int64) *session.Commit {
+		c := s.Turn(id)
+		c.Echoes = []session.Echo{{N: 3, Rounds: []byte(`["round"]`)}}
+		return c
+	})(t, d)
+	turn := a.check
+	a.check = func(t *testing.T, d *DB, landed bool) {
+		turn(t, d, landed)
+		kept, err := d.Echoes(context.Background(), a.after.State.Head.Ledger)
+		if must(t, err); (string(kept[3]) == `["round"]`) != landed {
+			t.Errorf("private rounds %v, landed %v", kept, landed)
+		}
+	}
+	return a
+}
+
 func firstStage(t *testing.T, d *DB) act {
 	s := ledgertest.NewScript("first")
 	before := s.Clone()
@@ -264,7 +282,7 @@ func TestEveryStatement(t *testing.T) {
 		"fold": foldStage((*ledgertest.Script).Fold), "fold in a fold": foldStage(func(s *ledgertest.Script, from, to int) *session.Commit {
 			return s.Nest(1, to+8)
 		}),
-		"first": firstStage, "restamp": restampStage, "finish": finishStage,
+		"private rounds": roundsStage, "first": firstStage, "restamp": restampStage, "finish": finishStage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			tpl := play(t, s)
