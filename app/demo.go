@@ -7,15 +7,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/core/demo"
 	"holdfast/core/guard"
-	"holdfast/core/session"
-	"holdfast/web/api"
+	"holdfast/core/wire"
 )
 
 // demoPace is the pause between turns without --fast: quick, but slow enough
@@ -23,71 +21,119 @@ import (
 const demoPace = 40 * time.Millisecond
 
 func (c *cli) demoCommand() *cobra.Command {
-	var turns int
-	var fast, keep bool
+	var o demoOptions
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Play a bundled coding session through the real chain", Args: cobra.NoArgs,
 		Long: "Plays a coding session against a scripted model in this process, once directly and once\n" +
-			"through the chain, on private ports and in a home of its own. Needs no key and no network.",
+			"through the chain, on two wires, on private ports and in a home of its own. The model folds\n" +
+			"its history as real ones do. Prints before and after, and what was checked; exits with 1\n" +
+			"if a check fails. Needs no key and no network.",
 	}
-	cmd.Flags().IntVar(&turns, "turns", demo.DefaultTurns, "number of model calls")
-	cmd.Flags().BoolVar(&fast, "fast", false, "no pauses, and exit when it has ended")
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the home and print where it is")
+	cmd.Flags().IntVar(&o.turns, "turns", demo.DefaultTurns, "number of model calls")
+	cmd.Flags().BoolVar(&o.fast, "fast", false, "no pauses, and exit when it has ended")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home and print where it is")
 	cmd.RunE = c.do(func(ctx context.Context, _ []string) error {
-		if turns < 1 || turns > demo.DefaultTurns {
+		if o.turns < 1 || o.turns > demo.DefaultTurns {
 			return &Fault{Code: exitUsage, What: fmt.Sprintf("the session has 1 to %d turns", demo.DefaultTurns), Hint: "leave --turns out to play them all"}
 		}
-		return c.demo(ctx, turns, fast, keep)
+		return c.demo(ctx, o)
 	})
-	return cmd
+	return c.withJSON(cmd)
 }
 
-func (c *cli) demo(ctx context.Context, turns int, fast, keep bool) (err error) {
+type demoOptions struct {
+	turns      int
+	fast, keep bool
+}
+
+// scene is one playing of the session: a wire and what a person calls it.
+type scene struct {
+	family      wire.Family
+	name, model string
+	// strict says that the route takes no two neighbours of one role, as the
+	// chat templates of local servers do.
+	strict bool
+}
+
+func scenes() []scene {
+	return []scene{
+		{wire.Anthropic, "Anthropic Messages", "claude-sonnet-4-5", false},
+		{wire.OpenAI, "Chat Completions", "gpt-5.2", true},
+	}
+}
+
+func (s scene) direct() string  { return "direct-" + string(s.family) }
+func (s scene) through() string { return "through-" + string(s.family) }
+
+// stage is what a demo runs on: the scripted model and the app between it and
+// the agent.
+type stage struct {
+	player *demo.Model
+	url    string
+	app    *App
+	view   views
+	home   string
+}
+
+func (c *cli) demo(ctx context.Context, o demoOptions) (err error) {
 	home, err := os.MkdirTemp("", "holdfast-demo-")
 	if err != nil {
 		return err
 	}
-	if keep {
-		defer fmt.Fprintf(c.out, "\nThe home is kept: HOLDFAST_HOME=%s\n", home)
-	} else {
-		defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
-	}
-	model, stop, err := serveModel(turns)
+	defer func() { err = errors.Join(err, c.leave(home, o.keep)) }()
+	model, url, stop, err := serveModel(o.turns)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	a, err := openDemo(ctx, home, model)
+	a, err := openDemo(ctx, home, url)
 	if err != nil {
 		return err
 	}
 	serving, end := context.WithCancel(ctx)
 	ran := make(chan error, 1)
 	go func() { ran <- a.Run(serving) }()
-	err = c.play(ctx, a, model, turns, fast)
-	if err == nil && !fast {
-		fmt.Fprintf(c.out, "\nThe inspector stays open until Ctrl-C:\n  curl -H \"Authorization: Bearer $(cat %s)\" http://%s/hf/v1/sessions\n", a.paths.tokenFile(), a.Inspector)
+	st := &stage{model, url, a, a.engine.views(), home}
+	err = c.show(ctx, st, o)
+	if !o.fast && ctx.Err() == nil {
+		c.invite(st)
 		<-ctx.Done()
 	}
 	end()
 	return errors.Join(err, <-ran, a.Close())
 }
 
-// serveModel starts the scripted model on a port of its own.
-func serveModel(turns int) (url string, stop func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
+// leave removes the home, or says where it is.
+func (c *cli) leave(home string, keep bool) error {
+	if !keep {
+		return os.RemoveAll(home)
 	}
-	srv := guard.Server(demo.NewModel(demo.Options{Script: demo.ScriptOf(demo.Session(turns))}))
-	go srv.Serve(l) // ends with Close below
-	return "http://" + l.Addr().String(), func() { srv.Close() }, nil
+	_, err := fmt.Fprintf(c.notes(), "\nThe home is kept: HOLDFAST_HOME=%s\n", home)
+	return err
 }
 
-// openDemo opens an App that knows the model alone, serves from snapshots and
-// compares every turn with the full path.
+// modelKeeps is how many exchanges keep their bodies: more than one turn has.
+const modelKeeps = 24
+
+// serveModel starts the scripted model on a port of its own.
+func serveModel(turns int) (m *demo.Model, url string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", nil, err
+	}
+	m = demo.NewModel(demo.Options{Script: demo.ScriptOf(demo.Session(turns)), Strict: true, Keep: modelKeeps})
+	srv := guard.Server(m)
+	go srv.Serve(l) // ends with Close below
+	return m, "http://" + l.Addr().String(), func() { srv.Close() }, nil
+}
+
+// openDemo opens an App that knows the model alone, folds, serves from
+// snapshots and compares every turn with the full path.
 func openDemo(ctx context.Context, home, model string) (*App, error) {
-	text := fmt.Sprintf("[rollout]\nmode = \"on\"\ntripwire_percent = 100\n[routes.demo]\nurl = %q\ndefault_for = [\"anthropic\", \"openai\"]\n", model)
+	text := "[rollout]\nmode = \"on\"\ntripwire_percent = 100\n[fold]\nenabled = true\n"
+	for _, s := range scenes() {
+		text += fmt.Sprintf("[routes.%s]\nurl = %q\ndefault_for = [%q]\nstrict_roles = %t\n", s.through(), demo.BaseURL(model, s.through()), s.family, s.strict)
+	}
 	p := Paths{home, home, home}
 	if err := writeFile(p.configFile(), []byte(text)); err != nil {
 		return nil, err
@@ -96,131 +142,73 @@ func openDemo(ctx context.Context, home, model string) (*App, error) {
 		Flags: map[string]string{"addr": "127.0.0.1:0", "inspector_addr": "127.0.0.1:0"}})
 }
 
-// run is one playing of the session.
+// playing is one playing of the session as its client saw it.
 type playing struct {
 	summary demo.Summary
-	first   []time.Duration // time to first byte of each turn
+	first   []time.Duration // time to the first byte of each turn
+	said    []string        // what the model replied, without ids
+	last    int             // messages in the last request
 }
 
-func playOnce(ctx context.Context, url string, opts demo.PlayOptions) (p playing, err error) {
+// playOnce plays the session; each is told every turn and may stop it.
+func playOnce(ctx context.Context, url string, opts demo.PlayOptions, each func(demo.TurnResult)) (p playing, err error) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	p.summary, err = demo.Play(ctx, url, client, opts, func(t demo.TurnResult) { p.first = append(p.first, t.FirstByte) })
+	p.summary, err = demo.Play(ctx, url, client, opts, func(t demo.TurnResult) {
+		p.first, p.said = append(p.first, t.FirstByte), append(p.said, t.Said)
+		each(t)
+	})
 	return p, err
 }
 
-func (c *cli) play(ctx context.Context, a *App, model string, turns int, fast bool) error {
-	opts := demo.PlayOptions{Turns: turns}
-	fmt.Fprintf(c.out, "Playing %d turns of a coding session, first directly, then through the chain.\n\n", turns)
-	direct, err := playOnce(ctx, model, opts)
-	if err != nil {
-		return fmt.Errorf("playing directly: %w", err)
+// show plays all scenes and prints what came of it.
+func (c *cli) show(ctx context.Context, st *stage, o demoOptions) error {
+	p := c.progress()
+	p.line("%d turns of a coding session, each wire twice: straight to a scripted model, and through Holdfast.", o.turns)
+	p.line("Everything happens in this process. No key, no network, and none of your files is touched.\n")
+	report := demoReport{Version: version(), Turns: o.turns, Scenes: []sceneReport{}}
+	for _, s := range scenes() {
+		r, err := st.play(ctx, s, o, p)
+		if err != nil {
+			p.clear()
+			return err
+		}
+		report.Scenes = append(report.Scenes, *r)
 	}
-	if !fast {
-		opts.Pace = demoPace
-	}
-	through, err := playOnce(ctx, a.BaseURL(), opts)
-	if err != nil {
-		return fmt.Errorf("playing through the chain: %w", err)
-	}
-	a.engine.chain.Idle() // bookkeeping behind the last reply
-	f, err := a.figures(ctx)
-	if err != nil {
+	if err := c.printDemo(&report); err != nil {
 		return err
 	}
-	f.direct, f.through = direct, through
-	return table(c.out, f.rows())
+	if bad := report.failed(); len(bad) > 0 {
+		return &Fault{Code: exitFailed, What: fmt.Sprintf("%d checks failed, the first: %s", len(bad), bad[0].said()),
+			Hint: "play it again with --keep and look at the session with holdfast sessions verify"}
+	}
+	return nil
 }
 
-// figures are what the demo shows, read from the ledger it made.
-type figures struct {
-	direct, through playing
-	session         session.SessionView
-	turns           []session.TurnView
-	status          api.Status
-}
-
-func (a *App) figures(ctx context.Context) (f figures, err error) {
-	db := a.engine.views()
-	list, _, err := db.Sessions(ctx, "", 1, 1)
+// play plays one scene both ways.
+func (st *stage) play(ctx context.Context, s scene, o demoOptions, p *progress) (*sceneReport, error) {
+	opts := demo.PlayOptions{Turns: o.turns, Wire: s.family}
+	count := func(how string) func(demo.TurnResult) {
+		return func(t demo.TurnResult) { p.step("%s, %s: turn %d of %d", s.name, how, t.Turn, o.turns) }
+	}
+	direct, err := playOnce(ctx, demo.BaseURL(st.url, s.direct()), opts, count("directly"))
 	if err != nil {
-		return f, err
+		return nil, fmt.Errorf("playing directly: %w", err)
 	}
-	if len(list) == 0 {
-		return f, errors.New("the demo left no session in the ledger")
+	if !o.fast {
+		opts.Pace = demoPace
 	}
-	f.session = list[0]
-	if f.turns, _, err = db.Turns(ctx, f.session.ID, 1, demo.DefaultTurns+1); err != nil {
-		return f, err
+	w := &follower{scene: s, stage: st, ctx: ctx}
+	told := count("through Holdfast")
+	through, err := playOnce(ctx, st.app.BaseURL(), opts, func(t demo.TurnResult) { told(t); w.turn(t) })
+	if err != nil {
+		return nil, fmt.Errorf("playing through the chain: %w", err)
 	}
-	f.status, err = a.engine.status(ctx)
-	return f, err
+	p.step("%s: checking the ledger", s.name)
+	st.app.engine.chain.Idle() // bookkeeping behind the last reply
+	r, err := w.report(direct, through)
+	p.done("%-20s directly %s, through Holdfast %s", s.name, seconds(direct.summary.Took), seconds(through.summary.Took))
+	return r, err
 }
 
-// rows are the before and after of the demo.
-func (f *figures) rows() [][]string {
-	in, out, same := f.bytes()
-	ev := f.status.Rollout.Evidence
-	p50, p99 := f.added()
-	own50, own99 := f.own()
-	return [][]string{
-		{"", "DIRECT", "THROUGH HOLDFAST"},
-		{"turns", count(int64(f.direct.summary.Turns)), fmt.Sprintf("%s (%s)", count(int64(f.through.summary.Turns)), f.paths())},
-		{"elements", count(int64(f.direct.summary.Elements)), fmt.Sprintf("%s, each stored once: %s", count(int64(f.through.summary.Elements)), count(f.session.Elements))},
-		{"bytes in", bytesText(f.direct.summary.Sent), bytesText(in)},
-		{"bytes out", bytesText(f.direct.summary.Sent), bytesText(out)},
-		{"stable prefix", "", percentText(same, out) + " of the bytes sent were last turn's, at the same place"},
-		{"paths compared", "", comparedText(ev)},
-		{"gates", "", countsText(f.status.Chain.Gates)},
-		{"ledger", "", bytesText(f.status.Ledger.Bytes) + " on disk, " + percentText(f.status.Ledger.Bytes, in) + " of what came in"},
-		{"added to first byte", "", fmt.Sprintf("%s p50, %s p99", p50, p99)},
-		{"of that, the chain's own", "", fmt.Sprintf("%s p50, %s p99", own50, own99)},
-		{"took", f.direct.summary.Took.Round(time.Millisecond).String(), f.through.summary.Took.Round(time.Millisecond).String()},
-	}
-}
-
-func (f *figures) bytes() (in, out, same int64) {
-	for _, t := range f.turns {
-		in, out, same = in+t.Bytes.In, out+t.Bytes.Out, same+t.Bytes.PrefixSame
-	}
-	return in, out, same
-}
-
-// paths counts the turns by what served them.
-func (f *figures) paths() string {
-	n := map[string]int64{}
-	for _, t := range f.turns {
-		n[string(t.Path)]++
-	}
-	return countsText(n)
-}
-
-// added is what a turn waited longer for its first byte than directly.
-func (f *figures) added() (p50, p99 string) {
-	var d []time.Duration
-	for i := range min(len(f.direct.first), len(f.through.first)) {
-		d = append(d, f.through.first[i]-f.direct.first[i])
-	}
-	return quantiles(d)
-}
-
-// own is the time of the stages before the upstream is called.
-func (f *figures) own() (p50, p99 string) {
-	var d []time.Duration
-	for _, t := range f.turns {
-		ms := t.Ms.Identify + t.Ms.Decode + t.Ms.Rewrite + t.Ms.Apply + t.Ms.Encode
-		d = append(d, time.Duration(ms*float64(time.Millisecond)))
-	}
-	return quantiles(d)
-}
-
-func quantiles(d []time.Duration) (p50, p99 string) {
-	if len(d) == 0 {
-		return "–", "–"
-	}
-	slices.Sort(d)
-	at := func(q int) string {
-		return fmt.Sprintf("%.2f ms", float64(d[min(len(d)-1, len(d)*q/100)].Microseconds())/1000)
-	}
-	return at(50), at(99)
-}
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

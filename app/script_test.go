@@ -185,7 +185,7 @@ func (s *script) play(turns string) error {
 	if _, err := fmt.Sscan(turns, &n); err != nil {
 		return err
 	}
-	_, err := playOnce(s.t.Context(), s.app.BaseURL(), demo.PlayOptions{Turns: n})
+	_, err := playOnce(s.t.Context(), s.app.BaseURL(), demo.PlayOptions{Turns: n}, func(demo.TurnResult) {})
 	c := s.app.engine.chain
 	for c.Status().InFlight > 0 { // a client has its last byte before the handler ends
 		time.Sleep(time.Millisecond)

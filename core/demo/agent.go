@@ -7,16 +7,53 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"holdfast/core/wire"
 )
 
+// A speaker is an agent's side of a wire: how a history is asked with, and how
+// a reply is read.
+type speaker interface {
+	path() string
+	// session sets the headers that name the session.
+	session(h http.Header)
+	body(history []message) object
+	reply(r io.Reader, counts *wire.Counts) (message, error)
+	// results answer the calls of a reply in their order.
+	results(said message, texts []string) []message
+}
+
+// message is one element of a history, on either wire.
+type message struct {
+	role string
+	// blocks are the content of an Anthropic message.
+	blocks []object
+	// chat is a whole Chat Completions message.
+	chat object
+	// said is the text of a reply, calls what it calls.
+	said  string
+	calls []object
+}
+
+// claude talks Anthropic Messages as Claude Code does.
+type claude struct{}
+
+func (claude) path() string { return "/v1/messages?beta=true" }
+
+func (claude) session(h http.Header) {
+	h.Set("X-Api-Key", "demo")
+	h.Set("Anthropic-Version", "2023-06-01")
+	h.Set("Anthropic-Beta", "interleaved-thinking-2025-05-14")
+	h.Set("X-Claude-Code-Session-Id", SessionID)
+}
+
 // body is the request for the history as it stands.
-func (a *agent) body() object {
-	messages := make([]object, len(a.history))
-	for i, m := range a.history {
-		messages[i] = object{{"role", m.role}, {"content", m.content(i == len(a.history)-1)}}
+func (claude) body(history []message) object {
+	messages := make([]object, len(history))
+	for i, m := range history {
+		messages[i] = object{{"role", m.role}, {"content", m.content(i == len(history)-1)}}
 	}
 	return object{
 		{"model", "claude-sonnet-4-5"},
@@ -59,24 +96,34 @@ sentences, with numbers. Leave other packages alone unless you are asked.`)
 
 // tools are the ones the session uses.
 func tools() (out []object) {
-	for _, t := range []struct {
-		name, does string
-		args       []string
-	}{
+	for _, t := range toolSpecs() {
+		out = append(out, object{{"name", t.name}, {"description", t.does}, {"input_schema", t.schema()}})
+	}
+	return out
+}
+
+// toolSpec is a tool of the client, all of its arguments texts.
+type toolSpec struct {
+	name, does string
+	args       []string
+}
+
+func toolSpecs() []toolSpec {
+	return []toolSpec{
 		{"Bash", "Run a command in the project folder and return its output.", []string{"command", "description"}},
 		{"Edit", "Replace one exact string in a file.", []string{"file_path", "old_string", "new_string"}},
 		{"Grep", "Search files for a regular expression.", []string{"pattern", "path"}},
 		{"Read", "Read a file, with line numbers.", []string{"file_path"}},
 		{"Write", "Write a whole file.", []string{"file_path", "content"}},
-	} {
-		var props object
-		for _, arg := range t.args {
-			props = append(props, member{arg, object{{"type", "string"}}})
-		}
-		out = append(out, object{{"name", t.name}, {"description", t.does},
-			{"input_schema", object{{"type", "object"}, {"properties", props}, {"required", t.args}}}})
 	}
-	return out
+}
+
+func (t toolSpec) schema() object {
+	var props object
+	for _, arg := range t.args {
+		props = append(props, member{arg, object{{"type", "string"}}})
+	}
+	return object{{"type", "object"}, {"properties", props}, {"required", t.args}}
 }
 
 // maxEvent bounds one event of a stream.
@@ -114,35 +161,53 @@ type streamUsage struct {
 	Output     int64 `json:"output_tokens"`
 }
 
-// readStream reads a reply to its end and returns its blocks as they go back
-// into the history.
-func readStream(r io.Reader, counts *wire.Counts) ([]object, error) {
+// eachData reads a stream's data lines to its end.
+func eachData(r io.Reader, do func(data []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)
+	for lines.Scan() {
+		if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
+			if err := do(data); err != nil {
+				return err
+			}
+		}
+	}
+	return lines.Err()
+}
+
+// errEarly: the reply stopped before its end.
+var errEarly = errors.New("the stream ended early")
+
+// reply reads a reply to its end and returns its blocks as they go back into
+// the history.
+func (claude) reply(r io.Reader, counts *wire.Counts) (message, error) {
 	var open []contentBlock
 	done := false
-	for lines.Scan() {
-		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
-		if !ok {
-			continue
-		}
+	err := eachData(r, func(data []byte) error {
 		var e event
 		if err := json.Unmarshal(data, &e); err != nil {
-			return nil, fmt.Errorf("event: %w", err)
+			return fmt.Errorf("event: %w", err)
 		}
 		if e.Type == "error" {
-			return nil, fmt.Errorf("%s: %s", e.Error.Type, e.Error.Message)
+			return fmt.Errorf("%s: %s", e.Error.Type, e.Error.Message)
 		}
 		open = e.apply(open, counts)
 		done = done || e.Type == "message_stop"
+		return nil
+	})
+	if err == nil && !done {
+		err = errEarly
 	}
-	if err := lines.Err(); err != nil {
-		return nil, err
+	return closed(open), err
+}
+
+// results are one user message.
+func (claude) results(said message, texts []string) []message {
+	var out []object
+	for i, c := range said.calls {
+		out = append(out, object{{"tool_use_id", c[1].value}, {"type", "tool_result"}, {"content", texts[i]}})
 	}
-	if !done {
-		return nil, errors.New("the stream ended early")
-	}
-	return closed(open), nil
+	return []message{{role: "user", blocks: out}}
 }
 
 func (e *event) apply(open []contentBlock, counts *wire.Counts) []contentBlock {
@@ -165,16 +230,34 @@ func (e *event) apply(open []contentBlock, counts *wire.Counts) []contentBlock {
 	return open
 }
 
-func closed(open []contentBlock) (out []object) {
+func closed(open []contentBlock) message {
+	m := message{role: "assistant"}
 	for _, b := range open {
+		var o object
 		switch b.Type {
 		case "thinking":
-			out = append(out, object{{"type", b.Type}, {"thinking", b.Thinking}, {"signature", b.Signature}})
+			o = object{{"type", b.Type}, {"thinking", b.Thinking}, {"signature", b.Signature}}
 		case "text":
-			out = append(out, object{{"type", b.Type}, {"text", b.Text}})
+			o = object{{"type", b.Type}, {"text", b.Text}}
+			m.said += b.Text
 		case "tool_use":
-			out = append(out, object{{"type", b.Type}, {"id", b.ID}, {"name", b.Name}, {"input", json.RawMessage(b.Text)}})
+			o = object{{"type", b.Type}, {"id", b.ID}, {"name", b.Name}, {"input", json.RawMessage(b.Text)}}
+			m.calls = append(m.calls, o)
+		default:
+			continue
 		}
+		m.blocks = append(m.blocks, o)
 	}
-	return out
+	return m
+}
+
+// describe says a reply without ids: two runs of a session are the same work
+// when these are.
+func (m message) describe() string {
+	var b strings.Builder
+	b.WriteString(m.said)
+	for _, c := range m.calls {
+		fmt.Fprintf(&b, "\n%s %s", c[2].value, c[3].value)
+	}
+	return b.String()
 }

@@ -3,26 +3,18 @@ package demo
 import (
 	"encoding/base64"
 	"encoding/json"
-	"strings"
+
+	"holdfast/core/wire"
 )
 
 // anthropicWire is Anthropic Messages.
 type anthropicWire struct{}
 
-// block is one content block of a request, as far as the model looks.
-type block struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
 type anthropicRequest struct {
-	Model    string `json:"model"`
-	Stream   bool   `json:"stream"`
-	Messages []struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	} `json:"messages"`
-	Tools []struct {
+	Model    string            `json:"model"`
+	Stream   bool              `json:"stream"`
+	Messages []json.RawMessage `json:"messages"`
+	Tools    []struct {
 		Name   string  `json:"name"`
 		Schema *schema `json:"input_schema"`
 	} `json:"tools"`
@@ -48,56 +40,35 @@ func (anthropicWire) read(body []byte) (request, error) {
 			q.tools = append(q.tools, tool{t.Name, t.Schema})
 		}
 	}
-	for _, m := range in.Messages {
-		text, calls := contentOf(m.Content)
-		q.said(m.Role, text, calls)
-	}
+	q.hear(wire.ValueOf(body).Obj(), hearAnthropic)
+	q.marked, q.lifetime = true, anthropicLifetime
 	return q, nil
-}
-
-// contentOf returns the text of a message's content, string or blocks, and the
-// number of its tool calls.
-func contentOf(raw json.RawMessage) (text string, calls int) {
-	if json.Unmarshal(raw, &text) == nil {
-		return text, 0
-	}
-	var blocks []block
-	if json.Unmarshal(raw, &blocks) != nil {
-		return "", 0
-	}
-	var texts []string
-	for _, b := range blocks {
-		switch b.Type {
-		case "text":
-			texts = append(texts, b.Text)
-		case "tool_use":
-			calls++
-		}
-	}
-	return strings.Join(texts, "\n"), calls
 }
 
 // blocks are the content blocks of a turn, whole.
 func (anthropicWire) blocks(t Turn, ids *idSource) (out []object) {
 	if t.Thinking != "" {
-		out = append(out, object{{"type", "thinking"}, {"thinking", t.Thinking}, {"signature", opaque(ids, "sig")}})
+		out = append(out, object{{"type", "thinking"}, {"thinking", t.Thinking}, {"signature", signature(t.Thinking)}})
 	}
 	if t.Redacted {
-		out = append(out, object{{"type", "redacted_thinking"}, {"data", opaque(ids, "red")}})
+		out = append(out, object{{"type", "redacted_thinking"}, {"data", opaque(ids)}})
 	}
 	if t.Text != "" {
 		out = append(out, object{{"type", "text"}, {"text", t.Text}})
 	}
-	for _, c := range t.Calls {
-		out = append(out, object{{"type", "tool_use"}, {"id", ids.next("toolu_01")}, {"name", c.Tool}, {"input", c.Args}})
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		out = append(out, object{{"type", "tool_use"}, {"id", ids.call("toolu_01", c)}, {"name", c.Tool}, {"input", c.Args}})
 	}
 	return out
 }
 
-// opaque makes something that looks like a signature.
-func opaque(ids *idSource, kind string) string {
-	return base64.StdEncoding.EncodeToString([]byte(ids.next(kind + ":")))
+// opaque makes something that looks like encrypted reasoning.
+func opaque(ids *idSource) string {
+	return base64.StdEncoding.EncodeToString([]byte(ids.next(redactedMark)))
 }
+
+func (anthropicWire) rules() rules { return rules{together: true} }
 
 func (w anthropicWire) message(q request, t Turn, ids *idSource, content []object, stop any, output int) object {
 	input, cached, written, _ := q.counts(t)

@@ -20,13 +20,22 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
+
+	"holdfast/core/wire"
 )
 
 // Options configure a Model.
 type Options struct {
-	// Script is played in order when set: the reply to a request is the turn
-	// after the assistant messages it already holds. Nil means directives.
+	// Script is played when set, each request getting the turn it stands at; the
+	// model then uses the folding tools it is offered, and reports what a
+	// provider with a prompt cache would. Nil means directives.
 	Script Script
+	// Strict refuses what a strict provider would: wrong signatures, calls and
+	// results that do not go together, messages out of order.
+	Strict bool
+	// Keep is how many exchanges of a label keep their bodies; 0 keeps all.
+	Keep int
 }
 
 // Recording is one exchange as the model saw it.
@@ -43,11 +52,19 @@ type Recording struct {
 	RawResponse, Response []byte
 	// Cut says that the model broke the response off on purpose.
 	Cut bool
+	// Size is the length of Body, kept when Body is not.
+	Size int64
+	// Counts is the usage a scripted reply reports, Refused why a strict model
+	// answered 400.
+	Counts  wire.Counts
+	Refused string
+	// Own are the folding tools the reply calls.
+	Own []string
 }
 
 // Model is the scripted model. Make one with NewModel.
 type Model struct {
-	script Script
+	opts Options
 
 	// mu guards the rest; idle is signalled when an exchange ends.
 	mu     sync.Mutex
@@ -62,11 +79,12 @@ type labelled struct {
 	// failed counts the faults already played, by kind, so that a retry passes,
 	// and the rounds of directives that ask for it, by their text.
 	failed map[string]int
+	meter  meter
 }
 
 // NewModel makes a model.
 func NewModel(opts Options) *Model {
-	m := &Model{script: opts.Script, labels: map[string]*labelled{}}
+	m := &Model{opts: opts, labels: map[string]*labelled{}}
 	m.idle = sync.NewCond(&m.mu)
 	return m
 }
@@ -124,6 +142,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.json(http.StatusBadRequest, errorBody("invalid_request_error", err.Error()))
 		return
 	}
+	rec.Size = int64(len(rec.Body))
 	m.route(out, label, path)
 }
 
@@ -133,6 +152,10 @@ func (m *Model) begin(label string, rec *Recording) {
 	l := m.label(label)
 	l.exchanges = append(l.exchanges, rec)
 	l.underWay++
+	if old := len(l.exchanges) - m.opts.Keep - 1; m.opts.Keep > 0 && old >= 0 {
+		r := l.exchanges[old]
+		r.RawBody, r.Body, r.RawResponse, r.Response = nil, nil, nil, nil
+	}
 }
 
 func (m *Model) end(label string) {
@@ -205,18 +228,27 @@ type wireFormat interface {
 	stream(out *reply, q request, t Turn, ids *idSource)
 	fault(out *reply, status int)
 	midFault(out *reply)
+	// rules are a strict provider's.
+	rules() rules
 }
 
 // converse answers a request for a reply.
-func (m *Model) converse(out *reply, label string, wire wireFormat) {
-	q, err := wire.read(out.rec.Body)
+func (m *Model) converse(out *reply, label string, format wireFormat) {
+	q, err := format.read(out.rec.Body)
 	if err != nil {
 		out.json(http.StatusBadRequest, errorBody("invalid_request_error", err.Error()))
 		return
 	}
-	turn := m.plan(label, q)
+	if m.opts.Strict {
+		if err := format.rules().judge(q.messages); err != nil {
+			out.rec.Refused = err.Error()
+			out.json(http.StatusBadRequest, errorBody("invalid_request_error", err.Error()))
+			return
+		}
+	}
+	turn := m.plan(label, &q)
 	if turn.Err != 0 && m.once(label, "err", max(turn.ErrN, 1)) {
-		wire.fault(out, turn.Err)
+		format.fault(out, turn.Err)
 		return
 	}
 	if !out.prepare(turn) {
@@ -224,24 +256,33 @@ func (m *Model) converse(out *reply, label string, wire wireFormat) {
 	}
 	out.breakOff = q.tools != nil && turn.Cut && m.once(label, "cut", 1)
 	out.midError = q.tools != nil && turn.MidErr && m.once(label, "mid", 1)
+	for _, c := range turn.Calls {
+		if ownTool(c.Tool) {
+			out.rec.Own = append(out.rec.Own, c.Tool)
+		}
+	}
+	if q.billed != nil {
+		out.rec.Counts = *q.billed
+		out.rec.Counts.Output, out.rec.Counts.Seen = int64(turn.tokens()), true
+	}
 	ids := &idSource{seed: out.rec.Body}
 	if q.stream {
-		wire.stream(out, q, turn, ids)
+		format.stream(out, q, turn, ids)
 		return
 	}
-	wire.whole(out, q, turn, ids)
+	format.whole(out, q, turn, ids)
 }
 
 // plan chooses the turn to play.
-func (m *Model) plan(label string, q request) Turn {
-	if m.script != nil {
-		return m.script.at(q.assistants)
+func (m *Model) plan(label string, q *request) Turn {
+	if m.opts.Script != nil {
+		return m.perform(label, q)
 	}
 	d := q.directive()
 	if d.Played && len(q.tools) > 0 {
 		q.rounds = m.played(label, q.text)
 	}
-	return d.turn(q)
+	return d.turn(*q)
 }
 
 // played is how often the directive in a text was played before under a label.
@@ -268,6 +309,33 @@ type request struct {
 	rounds     int
 	assistants int
 	tokens     int
+	// messages and prompt are the request as a scripted model reads it, billed
+	// the input classes its provider reports.
+	messages []heard
+	prompt   []piece
+	billed   *wire.Counts
+	// marked wires say up to where a prompt is cached, for lifetime.
+	marked   bool
+	lifetime time.Duration
+}
+
+// hear reads the messages with a wire's reader.
+func (q *request) hear(body wire.Object, read func(wire.Object) []heard) {
+	q.messages = read(body)
+	q.prompt = promptOf(body, q.messages)
+	for _, h := range q.messages {
+		var texts []string
+		calls := 0
+		for _, p := range h.parts {
+			switch p.kind {
+			case partText:
+				texts = append(texts, p.text)
+			case partCall:
+				calls++
+			}
+		}
+		q.said(h.role, strings.Join(texts, "\n"), calls)
+	}
 }
 
 // said feeds one message, in order.
@@ -286,6 +354,9 @@ func (q *request) said(role, text string, calls int) {
 // counts are a reply's token counts: most of a request that has a history is
 // said to be cached, a little newly written to the cache.
 func (q *request) counts(t Turn) (input, cached, written, output int) {
+	if q.billed != nil {
+		return int(q.billed.Input), int(q.billed.Cached), int(q.billed.CacheWrite), t.tokens()
+	}
 	total := q.tokens
 	if t.Usage.In > 0 {
 		total = t.Usage.In
@@ -311,6 +382,12 @@ func (s *idSource) next(prefix string) string {
 	s.n++
 	sum := hashOf(s.seed, s.n)
 	return fmt.Sprintf("%s%x", prefix, sum[:12])
+}
+
+// call is the id of a call: the end of a scripted one's is its mark.
+func (s *idSource) call(prefix string, c *Call) string {
+	id := s.next(prefix)
+	return id[:len(id)-len(c.mark)] + c.mark
 }
 
 // parts cuts a text into about n pieces, between characters.

@@ -1,19 +1,19 @@
 package demo
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"holdfast/core/wire"
+)
 
 // chatWire is OpenAI Chat Completions.
 type chatWire struct{}
 
 type chatRequest struct {
-	Model    string `json:"model"`
-	Stream   bool   `json:"stream"`
-	Messages []struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-		Calls   []any           `json:"tool_calls"`
-	} `json:"messages"`
-	Tools []struct {
+	Model    string            `json:"model"`
+	Stream   bool              `json:"stream"`
+	Messages []json.RawMessage `json:"messages"`
+	Tools    []struct {
 		Function struct {
 			Name       string  `json:"name"`
 			Parameters *schema `json:"parameters"`
@@ -38,21 +38,24 @@ func (chatWire) read(body []byte) (request, error) {
 	for _, t := range in.Tools {
 		q.tools = append(q.tools, tool{t.Function.Name, t.Function.Parameters})
 	}
-	for _, m := range in.Messages {
-		text, _ := contentOf(m.Content)
-		q.said(m.Role, text, len(m.Calls))
-	}
+	q.hear(wire.ValueOf(body).Obj(), hearChat)
+	q.lifetime = chatLifetime
 	return q, nil
 }
 
 // calls are a turn's tool calls, whole.
 func (chatWire) calls(t Turn, ids *idSource) (out []object) {
-	for _, c := range t.Calls {
-		out = append(out, object{{"id", ids.next("call_")}, {"type", "function"},
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		out = append(out, object{{"id", ids.call("call_", c)}, {"type", "function"},
 			{"function", object{{"name", c.Tool}, {"arguments", string(c.Args)}}}})
 	}
 	return out
 }
+
+// rules are those of local servers whose templates want turns to alternate: a
+// request that passes them passes everywhere.
+func (chatWire) rules() rules { return rules{alternate: true} }
 
 func (chatWire) stop(t Turn) string {
 	if len(t.Calls) > 0 {
@@ -118,8 +121,9 @@ func (w chatWire) stream(out *reply, q request, t Turn, ids *idSource) {
 
 // streamCalls sends each call's id and name once, then its arguments in pieces.
 func (w chatWire) streamCalls(t Turn, ids *idSource, send func(object)) {
-	for i, c := range t.Calls {
-		send(object{{"index", i}, {"id", ids.next("call_")}, {"type", "function"},
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		send(object{{"index", i}, {"id", ids.call("call_", c)}, {"type", "function"},
 			{"function", object{{"name", c.Tool}, {"arguments", ""}}}})
 		for _, p := range parts(string(c.Args), 3) {
 			send(object{{"index", i}, {"function", object{{"arguments", p}}}})

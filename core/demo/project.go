@@ -10,7 +10,8 @@ import (
 
 // operations are the further methods every package of the project has.
 func operations() []string {
-	return []string{"Open", "Reload", "Merge", "Prune", "Summarise", "Export", "Verify", "Between"}
+	return []string{"Open", "Reload", "Merge", "Prune", "Summarise", "Export", "Verify", "Between", "Backfill",
+		"Resample", "Split", "Rotate", "Snapshot", "Restore", "Compare", "Annotate", "Reindex", "Drain", "Seal", "Trim", "Notify", "Audit"}
 }
 
 func (t task) source(edited bool) string {

@@ -3,7 +3,9 @@ package demo
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 )
 
 // A Turn is one reply of the model, and what goes wrong with it.
@@ -16,12 +18,31 @@ type Turn struct {
 	Calls    []Call
 	Usage    Usage
 	Faults
+	Cue
+}
+
+// Cue is what a scripted model goes by beside its lines.
+type Cue struct {
+	// Opens is the user text this turn answers; empty while the model works
+	// through its tool calls.
+	Opens string
+	// After is how long after the turn before it the request comes.
+	After time.Duration
+	// Wants is what the model looks for first, where folded history can be
+	// searched; Glances makes it ask for the folds beside its own calls.
+	Wants   string
+	Glances bool
+	// Goal is the work that begins with this turn, Fact what is settled with it:
+	// what a summary has to keep of it.
+	Goal, Fact string
 }
 
 // Call is one tool call; Args is a JSON object.
 type Call struct {
 	Tool string
 	Args json.RawMessage
+	// mark ends the id of a scripted call: the place it was made at.
+	mark string
 }
 
 // Usage overrides the token counts a reply reports; zero means derived.
@@ -56,12 +77,18 @@ type Faults struct {
 // Script is a list of turns, played in order.
 type Script []Turn
 
-// at returns the n-th turn; past the end the model has nothing left to do.
+// at returns the n-th turn; past the end the model has nothing left to do. The
+// ids of its calls say where they were made.
 func (s Script) at(n int) Turn {
-	if n < len(s) {
-		return s[n]
+	if n >= len(s) {
+		return Turn{Text: "The session is over."}
 	}
-	return Turn{Text: "The session is over."}
+	t := s[n]
+	t.Calls = slices.Clone(t.Calls)
+	for i := range t.Calls {
+		t.Calls[i].mark = markOf(theirs, n)
+	}
+	return t
 }
 
 // mark starts a directive inside a user text.

@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +20,8 @@ type PlayOptions struct {
 	Pace time.Duration
 	// Gzip sends compressed request bodies.
 	Gzip bool
+	// Wire is the one the agent talks, Anthropic when empty.
+	Wire wire.Family
 }
 
 // TurnResult is what the client saw of one turn.
@@ -34,6 +35,10 @@ type TurnResult struct {
 	FirstByte      time.Duration
 	Total          time.Duration
 	Counts         wire.Counts
+	// Said is the reply without ids: text, and calls with their arguments.
+	Said string
+	// Body is the request as it was sent, before any compression.
+	Body []byte
 }
 
 // Summary is a whole session.
@@ -57,7 +62,10 @@ func Play(ctx context.Context, baseURL string, client *http.Client, opts PlayOpt
 	if opts.Turns == 0 {
 		opts.Turns = DefaultTurns
 	}
-	a := &agent{client: client, url: baseURL + "/v1/messages?beta=true", gzip: opts.Gzip}
+	a := &agent{speaker: claude{}, client: client, url: baseURL, gzip: opts.Gzip}
+	if opts.Wire == wire.OpenAI {
+		a.speaker = chatter{}
+	}
 	start := time.Now()
 	var sum Summary
 	for i, beat := range Session(opts.Turns) {
@@ -101,71 +109,63 @@ func rest(ctx context.Context, pace time.Duration) error {
 
 // agent is the client's side: it owns the history.
 type agent struct {
+	speaker
 	client  *http.Client
 	url     string
 	gzip    bool
 	history []message
 }
 
-// message is one element of the history.
-type message struct {
-	role   string
-	blocks []object
-}
-
 // turn plays one beat: prompt, request, reply, tool results.
 func (a *agent) turn(ctx context.Context, beat Beat) (TurnResult, error) {
 	if beat.Prompt != "" {
-		a.history = append(a.history, message{"user", []object{{{"type", "text"}, {"text", beat.Prompt}}}})
+		a.history = append(a.history, message{role: "user", blocks: []object{{{"type", "text"}, {"text", beat.Prompt}}}})
 	}
-	body := mustEncode(a.body())
-	res := TurnResult{Elements: len(a.history), Sent: len(body)}
+	request := a.body(a.history)
+	body := mustEncode(request)
+	res := TurnResult{Elements: request.elements(), Sent: len(body), Body: body}
 	said, err := a.send(ctx, body, &res)
 	if err != nil {
 		return res, err
 	}
-	a.history = append(a.history, message{"assistant", said})
-	return res, a.results(said, beat.Results)
+	res.Said = said.describe()
+	a.history = append(a.history, said)
+	if len(said.calls) != len(beat.Results) {
+		return res, fmt.Errorf("the model made %d calls, the session expects %d", len(said.calls), len(beat.Results))
+	}
+	if len(said.calls) > 0 {
+		a.history = append(a.history, a.results(said, beat.Results)...)
+	}
+	return res, nil
 }
 
-// results answers the calls of a reply in one user message, in their order.
-func (a *agent) results(said []object, texts []string) error {
-	var out []object
-	for _, b := range said {
-		if b[0].value != "tool_use" {
-			continue
+// elements is how many messages a request holds.
+func (o object) elements() int {
+	for _, m := range o {
+		if list, ok := m.value.([]object); ok && m.key == listName {
+			return len(list)
 		}
-		if len(out) == len(texts) {
-			return errors.New("the model called a tool the session does not know")
-		}
-		out = append(out, object{{"tool_use_id", b[1].value}, {"type", "tool_result"}, {"content", texts[len(out)]}})
 	}
-	if len(out) != len(texts) {
-		return fmt.Errorf("the model made %d calls, the session expects %d", len(out), len(texts))
-	}
-	if len(out) > 0 {
-		a.history = append(a.history, message{"user", out})
-	}
-	return nil
+	return 0
 }
 
-func (a *agent) send(ctx context.Context, body []byte, res *TurnResult) ([]object, error) {
+func (a *agent) send(ctx context.Context, body []byte, res *TurnResult) (said message, err error) {
 	req, err := a.request(ctx, body)
 	if err != nil {
-		return nil, err
+		return message{}, err
 	}
 	start := time.Now()
 	resp, err := a.client.Do(req)
 	if err != nil {
-		return nil, err
+		return message{}, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return nil, fmt.Errorf("status %s: %s", resp.Status, bytes.TrimSpace(text))
+		return message{}, fmt.Errorf("status %s: %s", resp.Status, bytes.TrimSpace(text))
 	}
 	in := &counted{r: resp.Body, start: start}
-	said, err := readStream(in, &res.Counts)
+	said, err = a.reply(in, &res.Counts)
 	res.Received, res.FirstByte, res.Total = in.n, in.first, time.Since(start)
 	return said, err
 }
@@ -176,7 +176,7 @@ func (a *agent) request(ctx context.Context, body []byte) (*http.Request, error)
 		encoding = "gzip"
 		body = zipped(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+a.path(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -184,10 +184,7 @@ func (a *agent) request(ctx context.Context, body []byte) (*http.Request, error)
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "application/json")
 	h.Set("User-Agent", "holdfast-demo/1")
-	h.Set("X-Api-Key", "demo")
-	h.Set("Anthropic-Version", "2023-06-01")
-	h.Set("Anthropic-Beta", "interleaved-thinking-2025-05-14")
-	h.Set("X-Claude-Code-Session-Id", SessionID)
+	a.session(h)
 	if encoding != "" {
 		h.Set("Content-Encoding", encoding)
 	}

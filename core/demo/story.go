@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A Beat is one step of the bundled session: what the person types before it,
@@ -35,8 +36,29 @@ func ScriptOf(beats []Beat) Script {
 	script := make(Script, len(beats))
 	for i, b := range beats {
 		script[i] = b.Turn
+		script[i].Opens = b.Prompt
+		script[i].After = b.after(i)
 	}
 	return script
+}
+
+// The times between two requests: tools run for a while, a person reads and
+// types, and twice in a session is away for longer than any cache lives.
+const (
+	toolTime   = 12 * time.Second
+	personTime = 100 * time.Second
+	breakTime  = 45 * time.Minute
+	breakEvery = 5 * beatsPerTask
+)
+
+func (b *Beat) after(turn int) time.Duration {
+	switch {
+	case b.Prompt == "":
+		return toolTime
+	case turn > 0 && turn%breakEvery == 0:
+		return breakTime
+	}
+	return personTime
 }
 
 // task is one piece of work on one package of the invented project.
@@ -86,9 +108,10 @@ func (t task) file(name string) string {
 func (t task) look() Beat {
 	return Beat{
 		Prompt: fmt.Sprintf("In package %s, %s.%s must refuse %s once more than %d %s are held, instead of growing without a bound. "+
-			"Return ErrFull, keep the order of what is there, and cover it with a test. Leave the other packages alone.",
-			t.pkg, t.typ, t.verb, t.noun, t.limit, t.field),
+			"Return ErrFull, keep the order of what is there, and cover it with a test. Leave the other packages alone.%s",
+			t.pkg, t.typ, t.verb, t.noun, t.limit, t.field, t.like()),
 		Turn: Turn{
+			Cue:      Cue{Wants: t.wants(), Goal: fmt.Sprintf("%s: %s.%s must refuse %s with ErrFull beyond %d %s.", t.pkg, t.typ, t.verb, t.noun, t.limit, t.field)},
 			Thinking: fmt.Sprintf("The bound belongs where %s grows, before anything is written. First I look at the type and at who calls %s.", t.field, t.verb),
 			Text:     fmt.Sprintf("I'll start with %s and its callers.", t.typ),
 			Calls: []Call{
@@ -100,9 +123,32 @@ func (t task) look() Beat {
 	}
 }
 
+// Every third task from the fifth on is to take up work that lies lookBack
+// tasks behind it.
+const lookBack = 3
+
+func (t task) looksBack() bool { return t.n > lookBack && t.n%lookBack == 1 }
+
+// like refers to earlier work, as people do.
+func (t task) like() string {
+	if !t.looksBack() {
+		return ""
+	}
+	return fmt.Sprintf(" Word the change note as you did for package %s.", newTask(t.n-lookBack).pkg)
+}
+
+// wants is what has to be known of it.
+func (t task) wants() string {
+	if !t.looksBack() {
+		return ""
+	}
+	old := newTask(t.n - lookBack)
+	return fmt.Sprintf("change note for package %s: now refuses %s with ErrFull", old.pkg, old.noun)
+}
+
 func (t task) readTests() Beat {
 	return Beat{
-		Turn:    Turn{Calls: []Call{t.call("Read", "file_path", t.file(t.pkg+"_test.go"))}},
+		Turn:    Turn{Cue: Cue{Glances: t.looksBack()}, Calls: []Call{t.call("Read", "file_path", t.file(t.pkg+"_test.go"))}},
 		Results: []string{numbered(t.tests())},
 	}
 }
@@ -187,9 +233,16 @@ func (t task) diff() Beat {
 }
 
 func (t task) closing() Beat {
-	return Beat{Turn: Turn{Text: fmt.Sprintf("Done. %s.%s refuses %s once %d %s are held and leaves everything as it was; "+
+	return Beat{Turn: Turn{Cue: Cue{Fact: t.fact()}, Text: fmt.Sprintf("Done. %s.%s refuses %s once %d %s are held and leaves everything as it was; "+
 		"the test holds exactly the limit, one more, and checks the order afterwards. %d tests pass, vet is quiet, no other package changed.",
 		t.typ, t.verb, t.noun, t.limit, t.field, t.testCount()+1)}}
+}
+
+// fact is what later work needs to know of the task.
+func (t task) fact() string {
+	return fmt.Sprintf("%[1]s: %[2]s.%[3]s in %[1]s/%[1]s.go refuses %[4]s with ErrFull once %[5]d %[6]s are held; the check (len >= limit) stands before the append. "+
+		"Test%[2]sFull holds the limit and one more. Note in notes/%03[7]d-%[1]s.md. %[8]d tests pass, vet is quiet; nothing is open.",
+		t.pkg, t.typ, t.verb, t.noun, t.limit, t.field, t.n+1, t.testCount()+1)
 }
 
 // call makes a tool call from names and values in turn.
