@@ -157,32 +157,33 @@ const (
 func (s *Store) QuarantineManifest(key content.ID) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if err := s.isolate(s.manifestPath(key)); err != nil {
-		return err
-	}
 	s.setManifest(key, -1)
-	return s.trimQuarantine()
+	return errors.Join(s.isolate(s.manifestPath(key)), s.trimQuarantine())
 }
 
-// isolate moves a file into quarantine; one larger than the quarantine is
-// deleted. The bytes leave the class they were counted in with the caller.
+// isolate moves a file into quarantine. One that is larger than the quarantine,
+// or cannot be moved, is deleted: it must not be taken for sound again. The
+// caller has taken its bytes out of the class they were counted in.
 func (s *Store) isolate(path string) error {
-	size := fileSize(path)
-	if size > quarantineBytes {
-		if err := s.fs.Remove(path); err != nil {
-			return fmt.Errorf("segment: remove a damaged file: %w", err)
-		}
-		return nil
+	if fileSize(path) > quarantineBytes {
+		return s.discard(path)
 	}
 	to := s.path(quarantineDir, filepath.Base(path))
+	_, missing := os.Lstat(to)
 	before := fileSize(to)
-	if err := s.fs.Rename(path, to); err != nil {
-		return fmt.Errorf("segment: quarantine: %w", err)
+	err := s.fs.Rename(path, to)
+	if _, statErr := os.Lstat(path); err != nil && statErr == nil {
+		return s.discard(path)
+	}
+	s.clearStray(path)
+	info, err := os.Lstat(to)
+	if err != nil {
+		return nil // there was nothing to put aside
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.used.Quarantine += size - before
-	if before == 0 {
+	s.used.Quarantine += info.Size() - before
+	if missing != nil {
 		s.used.Quarantined++
 	}
 	return nil

@@ -28,6 +28,7 @@ func (s *Store) PutManifest(key content.ID, data []byte) error {
 	if err := durable.WriteFileIn(s.fs, path, data, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("segment: manifest: %w", err), s.settle(key))
 	}
+	s.clearStray(path)
 	s.setManifest(key, int64(len(data)))
 	return nil
 }

@@ -283,6 +283,7 @@ func (s *Store) publish(p *pack, temp string) error {
 		return errors.Join(fmt.Errorf("segment: publish pack: %w", err), s.unstage(temp), s.lose(p.id))
 	}
 	s.setStaged(temp, false)
+	s.clearStray(s.packPath(p.id))
 	s.mu.Lock()
 	s.admit(p)
 	s.mu.Unlock()

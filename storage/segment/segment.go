@@ -288,11 +288,9 @@ func (s *Store) discard(name string) error {
 // remove is discard without the sync; gone says that a file was there and is not.
 func (s *Store) remove(name string) (gone bool, err error) {
 	err = s.fs.Remove(name)
-	if err == nil {
-		return true, nil
-	}
 	info, statErr := os.Lstat(name)
-	if errors.Is(statErr, fs.ErrNotExist) {
+	if err == nil || errors.Is(statErr, fs.ErrNotExist) {
+		s.clearStray(name)
 		return !errors.Is(err, fs.ErrNotExist), nil // it went, whatever was said
 	}
 	if statErr == nil {
@@ -302,6 +300,15 @@ func (s *Store) remove(name string) (gone bool, err error) {
 		s.stray[name] = info.Size()
 	}
 	return false, fmt.Errorf("segment: remove: %w", err)
+}
+
+// clearStray stops counting a file as a stray: it is gone, or something else has
+// its name.
+func (s *Store) clearStray(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used.Other -= s.stray[name]
+	delete(s.stray, name)
 }
 
 // removeStrays tries again; the caller holds writing.

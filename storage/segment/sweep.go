@@ -105,6 +105,9 @@ func (s *Store) Compact(ctx context.Context, id content.ID, wanted func(content.
 	if err != nil {
 		return made, 0, err
 	}
+	if len(ids) == len(old.blocks) {
+		return id, old.size, nil
+	}
 	p, temp, err := s.stage(func(put func(content.ID, []byte) error) error { return s.copyBlocks(ctx, ids, put) })
 	if err != nil {
 		return made, 0, err
@@ -145,9 +148,6 @@ func (s *Store) compactable(id content.ID, wanted func(content.ID) bool) (p *pac
 		return nil, nil, err
 	}
 	ids = slices.DeleteFunc(s.blocksOf(p), func(b content.ID) bool { return !wanted(b) })
-	if len(ids) == len(p.blocks) {
-		return nil, nil, fmt.Errorf("segment: pack %v has nothing to give back", id)
-	}
 	return p, ids, nil
 }
 
