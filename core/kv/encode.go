@@ -92,7 +92,7 @@ func appendCodec(b []byte, c Codec) []byte {
 
 func appendLayout(b []byte, l Layout) []byte {
 	b = binary.LittleEndian.AppendUint32(b, l.Version)
-	b = append(b, byte(l.Memory), l.CellExtra, flag(l.Transposed))
+	b = append(b, byte(l.Memory), l.CellExtra, bit(l.Transposed))
 	for _, v := range []uint32{l.RotK, l.RotV, l.Layers, uint32(len(l.Runs))} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
@@ -128,12 +128,12 @@ func appendBoundaries(b []byte, list []Boundary) []byte {
 		b = binary.LittleEndian.AppendUint32(b, uint32(x.PosMax))
 		b = append(b, x.Blob[:]...)
 		b = binary.LittleEndian.AppendUint64(b, uint64(x.Size))
-		b = append(b, flag(x.Appendix))
+		b = append(b, bit(x.Appendix))
 	}
 	return b
 }
 
-func flag(on bool) byte {
+func bit(on bool) byte {
 	if on {
 		return 1
 	}

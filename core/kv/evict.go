@@ -401,5 +401,8 @@ func (p *planner) rewrite(k *packed) {
 }
 
 func (p *planner) plan() Plan {
-	return Plan{Goal: p.goal, Before: p.before, After: p.used, Steps: p.steps, Manifests: p.gone, Reached: p.used <= p.goal.Target}
+	return Plan{
+		Goal: p.goal, Before: p.before, After: p.used, Steps: p.steps,
+		Manifests: len(p.manifests), Removed: p.gone, Reached: p.used <= p.goal.Target,
+	}
 }

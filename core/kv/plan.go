@@ -145,14 +145,15 @@ type Plan struct {
 	Goal          Goal
 	Before, After Bytes
 	Steps         []Step
-	Manifests     int // removed
+	Manifests     int // there were
+	Removed       int // of these
 	Reached       bool
 }
 
 // String is the plan as a person reads it before it is carried out.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v used, to come down to %v: %d manifests go\n", Size(p.Before), Size(p.Goal.Target), p.Manifests)
+	fmt.Fprintf(&b, "%v used, to come down to %v: %d of %d manifests go\n", Size(p.Before), Size(p.Goal.Target), p.Removed, p.Manifests)
 	for i, s := range p.Steps {
 		fmt.Fprintf(&b, "%4d  %s\n", i+1, s)
 	}
