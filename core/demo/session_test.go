@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http/httptest"
+	"slices"
 	"testing"
+
+	"holdfast/core/wire"
 )
 
 func playAll(t *testing.T, opts PlayOptions) (Summary, []Recording) {
@@ -84,5 +87,30 @@ func TestPlayStopsAtTheFirstFault(t *testing.T) {
 	sum, err := Play(t.Context(), server.URL, server.Client(), PlayOptions{Turns: 5}, func(TurnResult) {})
 	if err == nil || sum.Turns != 2 {
 		t.Fatalf("%d turns, %v; want 2 and an error", sum.Turns, err)
+	}
+}
+
+// TestBothWires: the session is the same work on either wire, the model takes
+// it as a strict one, and reports more from its cache than anew.
+func TestBothWires(t *testing.T) {
+	said := map[wire.Family][]string{}
+	for _, family := range []wire.Family{wire.Anthropic, wire.OpenAI} {
+		model := NewModel(Options{Script: ScriptOf(Session(30)), Strict: true, Keep: 2})
+		server := httptest.NewServer(model)
+		defer server.Close()
+		_, err := Play(t.Context(), BaseURL(server.URL, "x"), server.Client(), PlayOptions{Turns: 30, Wire: family}, func(r TurnResult) {
+			said[family] = append(said[family], r.Said)
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", family, err)
+		}
+		recs := model.Recordings("x")
+		last := recs[len(recs)-1]
+		if last.Counts.Cached < 10*(last.Counts.Input+last.Counts.CacheWrite) || last.Body == nil || recs[0].Body != nil || recs[0].Size == 0 {
+			t.Errorf("%s: %+v, first body of %d bytes kept", family, last.Counts, len(recs[0].Body))
+		}
+	}
+	if a, b := said[wire.Anthropic], said[wire.OpenAI]; !slices.Equal(a, b) {
+		t.Errorf("%q\n%q", a, b)
 	}
 }
