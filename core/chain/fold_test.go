@@ -34,6 +34,8 @@ type said struct {
 	status      int    // 0 for 200
 	refusal     string // the body of a refusal
 	cut         bool   // the connection breaks before the reply has ended
+	ends        string // the stop reason, when it is not the usual one
+	names       int    // in how many pieces a streamed name comes, 0 for one
 }
 
 // model answers round after round from its script and keeps going with "ok".
@@ -115,6 +117,9 @@ func mustMarshal(v any) []byte {
 }
 
 func (s said) stop() string {
+	if s.ends != "" {
+		return s.ends
+	}
 	if len(s.calls) > 0 {
 		return "tool_use"
 	}
@@ -182,11 +187,17 @@ func (m *model) chatReply(w http.ResponseWriter, s said) {
 	if len(calls) > 0 {
 		finish = "tool_calls"
 	}
+	if s.ends != "" {
+		finish = s.ends
+	}
 	usage := map[string]int{"prompt_tokens": m.size(), "completion_tokens": 10, "total_tokens": 10 + m.size()}
 	id := fmt.Sprintf("chatcmpl-%d", m.n)
 	if !m.stream {
 		w.Header().Set("Content-Type", "application/json")
 		msg := map[string]any{"role": "assistant", "content": s.text}
+		if s.think != "" {
+			msg["reasoning_content"] = "c2ln" + s.think
+		}
 		if calls != nil {
 			for _, c := range calls {
 				delete(c, "index")
@@ -205,17 +216,38 @@ func (m *model) chatReply(w http.ResponseWriter, s said) {
 			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}})))
 	}
 	chunk(map[string]any{"role": "assistant", "content": ""}, nil)
+	if s.think != "" {
+		chunk(map[string]any{"reasoning_content": "c2ln" + s.think}, nil)
+	}
 	if s.text != "" {
 		chunk(map[string]any{"content": s.text}, nil)
 	}
-	for _, c := range calls {
-		chunk(map[string]any{"tool_calls": []any{c}}, nil)
+	for i := range calls {
+		for _, piece := range s.calls[i].pieces(i, max(1, s.names)) {
+			chunk(map[string]any{"tool_calls": []any{piece}}, nil)
+		}
 	}
 	if s.cut {
 		return
 	}
 	chunk(map[string]any{}, finish)
 	writeEvents(w, fmt.Sprintf("data: %s\n\n", mustMarshal(map[string]any{"id": id, "object": "chat.completion.chunk", "model": "gpt-5.2", "choices": []any{}, "usage": usage})), "data: [DONE]\n\n")
+}
+
+// pieces are the chunks of a streamed call of which the name comes in n pieces.
+func (u use) pieces(index, n int) (out []map[string]any) {
+	for i := range n {
+		fn := map[string]any{"name": u.tool[i*len(u.tool)/n : (i+1)*len(u.tool)/n]}
+		c := map[string]any{"index": index, "function": fn}
+		if i == 0 {
+			c["id"], c["type"] = u.id, "function"
+		}
+		if i == n-1 {
+			fn["arguments"] = u.args
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // talker is a client of one conversation on one wire.

@@ -248,7 +248,13 @@ func (l *loop) goesOn(r wire.Round) bool {
 	if l.x.frame.Choice != wire.ChoiceFree {
 		most = forcedRounds
 	}
-	return r.Client == 0 && r.Element != nil && l.stuck < 2 && len(l.x.rounds) < most && l.ctx.Err() == nil
+	return r.Client == 0 && r.Element != nil && !cutShort(&r.Info, results) && l.stuck < 2 && len(l.x.rounds) < most && l.ctx.Err() == nil
+}
+
+// cutShort reports that the model's output ended in the middle of a call of
+// ours, which therefore failed: another round would end there too.
+func cutShort(info *wire.ReplyInfo, results []wire.Result) bool {
+	return (info.StopReason == "max_tokens" || info.StopReason == "length") && results[len(results)-1].Failed
 }
 
 // say shows a marker line for each call that folded something.
@@ -272,8 +278,9 @@ func (l *loop) next() {
 func (l *loop) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	out := l.wire.Finish() // what the client will send back has its note in it
 	l.keep()
-	l.emit(l.wire.Finish())
+	l.emit(out)
 }
 
 // fail ends the reply with an error in the wire's own form.

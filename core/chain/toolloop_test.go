@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"holdfast/core/chain"
 	"holdfast/core/session"
 )
 
@@ -77,7 +79,26 @@ func TestTenRounds(t *testing.T) {
 		if turn := g.lastTurn(); turn.Rounds != 10 || turn.Error != "" {
 			t.Errorf("%+v", turn)
 		}
+		k.goesOn("own_0", "own_9")
 	})
+}
+
+// goesOn has the next turn, and wants what the model did privately in it and
+// nothing degraded.
+func (k *talker) goesOn(private ...string) {
+	k.g.t.Helper()
+	k.g.play(k.strm, k.chat)
+	k.msgs = append(k.msgs, user("go on"))
+	next := string(k.ask()[0])
+	for _, id := range private {
+		if strings.Count(next, id) != 2 {
+			k.g.t.Errorf("%s is not in the next turn: %s", id, clipped(next[max(0, len(next)-3000):]))
+		}
+	}
+	if c := k.g.takeCauses(); len(c) > 0 {
+		k.g.t.Errorf("degraded %v", c)
+	}
+	k.g.expect("the next turn", k.g.lastTurn(), session.PathSnapshot, session.NoGate)
 }
 
 // TestFailingTwice: the second time the model is told not to repeat itself, the
@@ -95,6 +116,7 @@ func TestFailingTwice(t *testing.T) {
 			t.Errorf("%d rounds, want 3; the last is %s", len(rounds), clipped(string(rounds[len(rounds)-1])))
 		}
 		k.takes()
+		k.goesOn("own_0", "own_2")
 	})
 }
 
@@ -171,39 +193,159 @@ func TestGoneInRoundTwo(t *testing.T) {
 	})
 }
 
+// TestOnlyOwnCalls: a reply of nothing but calls of ours is answered round by
+// round until the model has something to say.
+func TestOnlyOwnCalls(t *testing.T) {
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		k := g.grown("own", chat, stream)
+		g.play(stream, chat, said{calls: []use{status("own_1"), {"own_2", "hf_search", `{"query":"task 3"}`}}}, said{think: "more", calls: []use{status("own_3")}}, said{text: "Done."})
+		if rounds := k.ask(); len(rounds) != 3 {
+			t.Errorf("%d rounds, want 3", len(rounds))
+		}
+		if strings.Contains(k.replied, "own_") || strings.Contains(k.replied, "hf_") || !strings.Contains(k.replied, "Done.") {
+			t.Errorf("the client got %s", k.replied)
+		}
+		k.takes()
+		k.goesOn("own_1", "own_2", "own_3")
+	})
+}
+
+// TestSplitNames: a name that comes in pieces is told apart before anything of
+// it is passed on, ours and the client's.
+func TestSplitNames(t *testing.T) {
+	for pieces := range 9 {
+		g := foldRig(t, "on")
+		k := g.grown("split", true, true)
+		mine := use{"own_1", "hf_status", "{}"}
+		g.play(true, true, said{names: pieces + 1, calls: []use{mine}}, said{names: pieces + 1, text: "Look. ", calls: []use{{"own_2", "hf_status", "{}"}, {"theirs_1", "bash", `{"cmd":"ls"}`}}})
+		if rounds := k.ask(); len(rounds) != 2 {
+			t.Errorf("in %d pieces: %d rounds, want 2", pieces+1, len(rounds))
+		}
+		if strings.Contains(k.replied, "own_") || strings.Contains(k.replied, `"hf`) || !strings.Contains(k.replied, "theirs_1") {
+			t.Errorf("in %d pieces the client got %s", pieces+1, k.replied)
+		}
+		if got := k.takes(); strings.Count(got, `"bash"`) != 1 {
+			t.Errorf("in %d pieces the client understands %s", pieces+1, got)
+		}
+	}
+}
+
 // TestSignatureRefused: a provider that refuses the model's own reasoning gets
 // the rounds once more without it.
 func TestSignatureRefused(t *testing.T) {
-	for _, stream := range []bool{false, true} {
-		t.Run(fmt.Sprint(stream), func(t *testing.T) {
-			g := foldRig(t, "on")
-			k := g.grown("signed", false, stream)
-			g.play(stream, false, said{think: "secret", calls: []use{status("own_1")}},
-				said{status: 400, refusal: `{"type":"error","error":{"type":"invalid_request_error","message":"Invalid signature in thinking block"}}`}, said{text: "Done."})
-			rounds := k.ask()
-			if len(rounds) != 3 || !strings.Contains(string(rounds[1]), "c2lnsecret") || strings.Contains(string(rounds[2]), "c2lnsecret") || !strings.Contains(k.replied, "Done.") {
-				t.Errorf("%d rounds, the client got %s", len(rounds), k.replied)
-			}
-			if c := g.takeCauses(); !slices.Equal(c, []string{string(session.CauseSignature)}) {
-				t.Errorf("degraded %v", c)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		k := g.grown("signed", chat, stream)
+		g.play(stream, chat, said{think: "secret", calls: []use{status("own_1")}},
+			said{status: 400, refusal: `{"type":"error","error":{"type":"invalid_request_error","message":"Invalid signature in thinking block"}}`}, said{text: "Done."})
+		rounds := k.ask()
+		if len(rounds) != 3 || !strings.Contains(string(rounds[1]), "c2lnsecret") || strings.Contains(string(rounds[2]), "c2lnsecret") || !strings.Contains(k.replied, "Done.") {
+			t.Errorf("%d rounds, the client got %s", len(rounds), k.replied)
+		}
+		if c := g.takeCauses(); !slices.Equal(c, []string{string(session.CauseSignature)}) {
+			t.Errorf("degraded %v", c)
+		}
+	})
+}
+
+// TestTooLongIsNoSignature: a request refused for its length is not sent again
+// without its reasoning.
+func TestTooLongIsNoSignature(t *testing.T) {
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		k := g.grown("length", chat, stream)
+		g.play(stream, chat, said{think: "secret", calls: []use{status("own_1")}}, said{text: "Done."})
+		k.ask()
+		k.takes()
+		k.msgs = append(k.msgs, user("more"))
+		g.play(stream, chat, said{status: 400, refusal: `{"error":{"message":"This model's maximum context length is 1000 tokens","code":"context_length_exceeded"}}`})
+		if rounds := k.ask(); len(rounds) != 1 || k.status != 400 || !strings.Contains(k.replied, "maximum context length") {
+			t.Errorf("%d rounds, the client got %d %s", len(rounds), k.status, k.replied)
+		}
+		if c := g.takeCauses(); len(c) > 0 {
+			t.Errorf("degraded %v", c)
+		}
+	})
 }
 
 // TestForcedChoice: our tools stay in the list, a call of ours is answered once,
 // then the turn goes on.
 func TestForcedChoice(t *testing.T) {
-	g := foldRig(t, "on")
-	k := g.grown("forced", false, false)
-	g.play(false, false, said{calls: []use{status("own_1")}}, said{calls: []use{status("own_2")}}, said{calls: []use{status("own_3")}})
-	body := strings.Replace(string(k.body()), `{"model"`, `{"tool_choice":{"type":"any"},"model"`, 1)
-	before := len(g.whole)
-	if _, got, err := g.do(g.request(t.Context(), "POST", k.path(), []byte(body), sessionHeader, k.id)); err != nil || strings.Contains(string(got), "own_") {
-		t.Errorf("the client got %s, %v", got, err)
-	}
-	if n := len(g.whole) - before; n != 2 || !strings.Contains(string(g.whole[before]), "hf_status") {
-		t.Errorf("%d rounds, want 2", n)
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		forms := []string{`{"type":"any"}`, `{"type":"tool","name":"bash"}`, `{"type":"any","disable_parallel_tool_use":true}`}
+		if chat {
+			forms = []string{`"required"`, `{"type":"function","function":{"name":"bash"}}`, `{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"bash"}}]}}`}
+		}
+		for i, form := range forms {
+			k := g.grown(fmt.Sprint("forced", i), chat, stream)
+			g.play(stream, chat, said{calls: []use{status("own_1")}}, said{calls: []use{status("own_2")}}, said{calls: []use{status("own_3")}})
+			body := strings.Replace(string(k.body()), `{`, `{"tool_choice":`+form+`,`, 1)
+			before := len(g.whole)
+			if _, got, err := g.do(g.request(t.Context(), "POST", k.path(), []byte(body), sessionHeader, k.id)); err != nil || strings.Contains(string(got), "own_") {
+				t.Errorf("%s: the client got %s, %v", form, got, err)
+			}
+			if n := len(g.whole) - before; n != 2 || !strings.Contains(string(g.whole[before]), `"name":"hf_status"`) || strings.Contains(string(g.whole[before]), reminder) {
+				t.Errorf("%s: %d rounds, want 2", form, n)
+			}
+		}
+	})
+}
+
+// TestCutAtMaxTokens: a call of ours that the model could not finish ends the
+// reply as one that reached its length; the next turn has it as it was.
+func TestCutAtMaxTokens(t *testing.T) {
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		k := g.grown("maxtokens", chat, stream)
+		args, reason := `{"content":[{"startId":"m00002","endId":"m0`, map[bool]string{true: "length", false: "max_tokens"}[chat]
+		if !chat && !stream { // there it is an object in any case
+			args = `{}`
+		}
+		g.play(stream, chat, said{text: "I fold. ", ends: reason, calls: []use{{"own_1", "hf_compress", args}}}, said{text: "never"})
+		if rounds := k.ask(); len(rounds) != 1 || strings.Contains(k.replied, "never") || strings.Contains(k.replied, "own_1") || !strings.Contains(k.replied, `"`+reason+`"`) {
+			t.Errorf("%d rounds, the client got %s", len(rounds), k.replied)
+		}
+		k.takes()
+		k.goesOn("own_1")
+	})
+}
+
+// TestKeepAlive: a client whose reply is held hears something meanwhile.
+func TestKeepAlive(t *testing.T) {
+	for _, chat := range []bool{false, true} {
+		t.Run(fmt.Sprint("chat ", chat), func(t *testing.T) {
+			g := foldRig(t, "on")
+			g.close()
+			g.options = func(o *chain.Options) { o.KeepAlive = time.Millisecond }
+			g.open()
+			k := g.grown("awake", chat, true)
+			heard := make(chan struct{})
+			m := g.play(true, chat, said{calls: []use{status("own_1")}}, said{text: "Done."})
+			m.while = func(n int) {
+				if n == 2 { // not before the client has heard of us
+					eventually(t, "a ping", heard)
+				}
+			}
+			resp, err := faultClient(t).Do(g.request(t.Context(), "POST", k.path(), k.body(), sessionHeader, k.id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			ping := map[bool]string{true: ": waiting", false: "event: ping"}[chat]
+			var got strings.Builder
+			for buf, told := make([]byte, 4096), false; ; {
+				n, err := resp.Body.Read(buf)
+				got.Write(buf[:n])
+				if !told && strings.Contains(got.String(), ping) {
+					close(heard)
+					told = true
+				}
+				if err != nil {
+					break
+				}
+			}
+			if k.replied = got.String(); !strings.Contains(k.replied, "Done.") || k.takes() == "" {
+				t.Errorf("the client got %s", k.replied)
+			}
+			g.settle()
+		})
 	}
 }
 
