@@ -615,6 +615,10 @@ func TestArgumentsAreReadTolerantly(t *testing.T) {
 	}
 }
 
+// maxFixed is what the fixed part may take, in tokens. Above 750 the replayed
+// session late-giant, which is not folded, would cost more than 1 % more.
+const maxFixed = 720
+
 // The fixed part of every armed request fits its budget, in every shape.
 func TestFixedPartIsSmall(t *testing.T) {
 	for _, shape := range []Shape{ShapeAnthropic, ShapeChat, ShapeResponses, ShapeGoogle} {
@@ -622,7 +626,7 @@ func TestFixedPartIsSmall(t *testing.T) {
 		for _, tool := range ToolsJSON(shape, "_2") {
 			n += len(tool) + 1
 		}
-		if got := usage.EstimateBytes(n); got > 1_000 {
+		if got := usage.EstimateBytes(n); got > maxFixed {
 			t.Errorf("%s: %d tokens", shape, got)
 		}
 	}

@@ -7,6 +7,28 @@
 // did to the folds), then Rewrite (what survival demands, and whether to ask).
 // A tool call of the model is Session.Needs (which texts), then Session.Run.
 // View says what the model sees; the events say which rows to flip.
+//
+// # When to fold
+//
+// Holding a stretch of history is rent: each turn pays for reading it again.
+// Folding it is buying: what stands after it is written anew, the summary is put
+// out, and the round of the call reads everything once more. Nobody knows how
+// long a session will go on. The rule that then never pays more than twice what
+// the best one would is the ski-rental rule: buy once the rent paid so far equals
+// the price. So below pressure a stretch is offered when it will pay, and when
+// it has been read for as much as its fold will cost.
+//
+// This departs from a fixed step of growth (50,000 tokens), which the replay of
+// recorded sessions shows to be too late for those that read often and too early
+// for those that read each thing once: 33 % saved in the median where the rule
+// saves 36 %, +1.7 % on a research session where it saves 10 %, and one of two
+// folds of a session that was about to end. The step is kept for two things.
+// The first fold of a session waits until Limits.Growth tokens of it have been
+// read eight times: most sessions end before, and in those every token of a fold
+// is lost. And with the economics off it is the step again.
+//
+// Earlier carriers go into a fold once two of them stand, for they are read on
+// every turn like all else; left alone they cost a third of what is saved.
 package fold
 
 import "holdfast/core/usage"
@@ -18,7 +40,8 @@ type Limits struct {
 	Window, Reserve usage.Tokens
 	// Frame is an estimate of what is no element: system field, tools, ours too.
 	Frame usage.Tokens
-	// Growth is the step after which folding is worth asking for.
+	// Growth is how much must have been read again and again before a session's
+	// first fold, and the step of growth where Economics is off.
 	Growth usage.Tokens
 	// Pressure and Emergency are percentages of the usable window.
 	Pressure, Emergency float64
@@ -121,6 +144,7 @@ type Event struct {
 func Rewrite(elements []Element, st State, rh Rhythm, lim Limits, u usage.Usage) (view []Item, next State, rhythm Rhythm, events []Event, nudge *Nudge) {
 	lim = lim.filled()
 	rh = rh.Report(u).Book(u, lim.Terms).settle(&st)
+	lim.Terms = rh.lapse(lim.Terms)
 	p := newPicture(elements, &st)
 	next, rh, events = survive(p, rh, &lim)
 	if events != nil {

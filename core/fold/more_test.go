@@ -117,7 +117,7 @@ func TestFoldsOfFolds(t *testing.T) {
 		k.fold(blockRef(i), blockRef(i+1))
 	}
 	k.lim.Window = 12_000
-	if _, _, n := k.turn(exact(10_000)); n.Reason != ReasonPressure || !strings.Contains(n.Text, "b17–b24") {
+	if _, _, n := k.turn(exact(10_800)); n.Reason != ReasonPressure || !strings.Contains(n.Text, "b17–b24") {
 		t.Errorf("under pressure: %q\n%s", n.Reason, n.Text)
 	}
 	k.lim = Limits{Window: 200_000, Growth: 400}

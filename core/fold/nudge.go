@@ -33,10 +33,11 @@ const (
 	HeldNothing = "nothing can be folded"
 	HeldFew     = "too little can be folded"
 	HeldCost    = "a fold would cost more than it saves"
+	HeldRent    = "a fold has not earned its cost yet"
 	HeldUnknown = "no price is known for the model"
 )
 
-// The sizes of the nudge rules: the least growth since the last one, the share
+// The sizes of the nudge rules: the least growth between two nudges, the share
 // of the step it is, and how much more folds must weigh than messages before
 // they are folded again.
 const (
@@ -60,6 +61,7 @@ type asker struct {
 	count usage.Tokens
 	level string // ReasonPressure, ReasonEmergency or ""
 	tails []usage.Tokens
+	reads []int
 }
 
 // ask decides whether the model is asked to fold, and for what.
@@ -73,7 +75,7 @@ func ask(p *picture, rh Rhythm, lim *Limits) (Rhythm, *Nudge) {
 		return rh, &Nudge{Reason: held}
 	}
 	a.c = newChooser(p, lim, 0)
-	a.tails = p.tails()
+	a.tails, a.reads = p.tails(), p.reads()
 	n := a.pick()
 	return a.rh, n
 }
@@ -112,29 +114,18 @@ func (a *asker) grown(shown usage.Tokens) usage.Tokens {
 	return a.count - a.rh.Baseline
 }
 
-// pick chooses what to ask for. Under pressure it is the kind that would free
-// most; else messages first, then the folds of a tier that outweigh all that
-// lies below it.
-func (a *asker) pick() *Nudge {
-	offers := a.c.offers()
-	mass := total(offers)
-	tier1, one := a.c.tierOffers(1)
-	tier2, two := a.c.tierOffers(2)
-	if a.level != "" {
-		return a.pressed(offers, mass, tier1, one, tier2, two)
-	}
-	heavy := usage.Tokens(tierFactor * float64(a.lim.Growth))
-	switch {
-	case mass >= a.lim.Growth:
-		return a.paying(ReasonGrowth, offers)
-	case one >= heavy && one > mass && a.grown(a.rh.TierShown[0]) >= a.lim.floor():
-		return a.paying(ReasonTier2, tier1)
-	case two >= heavy && two > one && two > mass && a.grown(a.rh.TierShown[1]) >= a.lim.floor():
-		return a.paying(ReasonTier3, tier2)
-	case mass == 0 && one == 0 && two == 0:
-		return &Nudge{Reason: HeldNothing + ": " + a.c.blocked()}
-	}
-	return &Nudge{Reason: fmt.Sprintf("%s: %s tokens, %s are wanted", HeldFew, comma(mass), comma(a.lim.Growth))}
+// menu is what may be folded now: messages, and the folds of tier 1 and 2.
+type menu struct {
+	messages, tier1, tier2 []Offer
+	mass, one, two         usage.Tokens
+}
+
+func (c *chooser) menu() (m menu) {
+	m.messages = c.offers()
+	m.mass = total(m.messages)
+	m.tier1, m.one = c.tierOffers(1)
+	m.tier2, m.two = c.tierOffers(2)
+	return m
 }
 
 func total(offers []Offer) (n usage.Tokens) {
@@ -144,41 +135,37 @@ func total(offers []Offer) (n usage.Tokens) {
 	return n
 }
 
-// pressed asks for the tier with most to give; the bill does not count now.
-func (a *asker) pressed(offers []Offer, mass usage.Tokens, tier1 []Offer, one usage.Tokens, tier2 []Offer, two usage.Tokens) *Nudge {
-	best := offers
-	if one > mass {
-		best = tier1
-	}
-	if two > mass && two > one {
-		best = tier2
-	}
-	if len(best) == 0 {
+// pick chooses what to ask for, and whether.
+func (a *asker) pick() *Nudge {
+	m := a.c.menu()
+	switch {
+	case m.mass+m.one+m.two == 0:
 		return &Nudge{Reason: HeldNothing + ": " + a.c.blocked()}
+	case a.level != "":
+		return a.pressed(m)
+	case a.lim.Economics:
+		return a.earned(m)
 	}
-	return a.say(a.level, best, a.bill(best))
+	return a.stepped(m)
 }
 
-// paying asks only for what lowers the bill. A fold breaks the cached prefix at
-// its first place, so the oldest ranges are left out where the rest pays better
-// without them.
-func (a *asker) paying(reason string, offers []Offer) *Nudge {
-	if !a.lim.Economics {
-		return a.say(reason, offers, a.bill(offers))
+// stepped asks at every step of growth: for messages first, then for the folds
+// of a tier that outweigh all that lies below it.
+func (a *asker) stepped(m menu) *Nudge {
+	heavy := usage.Tokens(tierFactor * float64(a.lim.Growth))
+	switch {
+	case m.mass >= a.lim.Growth:
+		return a.say(ReasonGrowth, m.messages, a.bill(m.messages))
+	case m.one >= heavy && m.one > m.mass && a.grown(a.rh.TierShown[0]) >= a.lim.floor():
+		return a.say(ReasonTier2, m.tier1, a.bill(m.tier1))
+	case m.two >= heavy && m.two > m.one && m.two > m.mass && a.grown(a.rh.TierShown[1]) >= a.lim.floor():
+		return a.say(ReasonTier3, m.tier2, a.bill(m.tier2))
 	}
-	if !a.lim.Terms.Known() {
-		return &Nudge{Reason: HeldUnknown}
-	}
-	best, from := a.bill(offers), 0
-	for k := 1; k < len(offers); k++ {
-		if b := a.bill(offers[k:]); b.Net() > best.Net() && total(offers[k:]) >= a.lim.floor() {
-			best, from = b, k
-		}
-	}
-	if !best.Pays() {
-		return &Nudge{Reason: HeldCost, Bill: best}
-	}
-	return a.say(reason, offers[from:], best)
+	return tooFew(m.mass, a.lim.Growth)
+}
+
+func tooFew(have, want usage.Tokens) *Nudge {
+	return &Nudge{Reason: fmt.Sprintf("%s: %s tokens, %s are wanted", HeldFew, comma(have), comma(want))}
 }
 
 // The size a summary is expected to have: an eighth of what it replaces, within
@@ -194,22 +181,20 @@ func expectedSummary(n usage.Tokens) usage.Tokens {
 	return min(maxExpected, max(minExpected, n/summaryShare))
 }
 
-// bill is what folding the offers in one call would save and cost.
+// bill is what folding the offers as one range would save and cost.
 func (a *asker) bill(offers []Offer) usage.Bill {
 	if len(offers) == 0 || !a.lim.Terms.Known() {
 		return usage.Bill{}
 	}
-	var ch usage.Change
-	for _, o := range offers {
-		summary := expectedSummary(o.Tokens)
-		ch.Summary += summary
-		ch.Gone += o.Tokens - summary - expectArtifacts
-		ch.After += summary + expectArtifacts - o.Tokens
-	}
-	ch.After = max(0, ch.After+a.tails[offers[0].lo])
-	ch.Round = a.count
-	return a.lim.Terms.Project(ch)
+	all := total(offers)
+	summary := expectedSummary(all)
+	gone := all - summary - expectArtifacts
+	return a.lim.Terms.Project(usage.Change{Gone: gone, Summary: summary, Round: a.count,
+		After: max(0, a.tails[offers[0].lo]-gone)})
 }
+
+// gains reports whether folding so many tokens takes anything off the prompt.
+func gains(n usage.Tokens) bool { return n > expectedSummary(n)+expectArtifacts }
 
 // say words the nudge and notes that it was shown.
 func (a *asker) say(reason string, offers []Offer, bill usage.Bill) *Nudge {

@@ -144,7 +144,7 @@ const (
 	guardNoRef    guard = "without a ref"
 	guardLastUser guard = "the latest user message"
 	guardRecent   guard = "one of the last 5 messages"
-	guardTail     guard = "within the last 5,000 tokens"
+	guardTail     guard = "too near the end"
 	guardTool     guard = "a protected tool"
 	guardKept     guard = "marked to be kept"
 	guardFar      guard = "too far from its call or result"
@@ -159,17 +159,24 @@ func (g guard) hard() bool {
 	return false
 }
 
-// Soft protection of the end of the list.
+// Soft protection of the end of the list: so many elements, and so many tokens
+// or percent of the window, whichever is less. In a window of 32,000 tokens
+// 5,000 would be a third of what the system text leaves, and each fold would
+// have them written anew.
 const (
 	recentElements              = 5
 	recentTokens   usage.Tokens = 5_000
+	recentPercent               = 5.0
 )
 
-// guards says for each place why it is left alone. globs are tool names with
-// "*"; a call and its result are guarded together by their group.
-func (p *picture) guards(globs []string) []guard {
+// recent are the last tokens that stay as they are.
+func (l *Limits) recent() usage.Tokens { return min(recentTokens, l.at(recentPercent)) }
+
+// guards says for each place why it is left alone. A call and its result are
+// guarded together by their group.
+func (p *picture) guards(lim *Limits) []guard {
 	out := make([]guard, len(p.elems))
-	tools := protectedTools{globs: globs, known: map[string]bool{ToolCompress + p.st.Suffix: true}}
+	tools := protectedTools{globs: lim.Protect, known: map[string]bool{ToolCompress + p.st.Suffix: true}}
 	for i := range p.elems {
 		out[i] = p.always(i)
 		if out[i] == free && slices.Contains(p.st.Kept, p.elems[i].N) {
@@ -179,7 +186,7 @@ func (p *picture) guards(globs []string) []guard {
 			out[i] = guardTool
 		}
 	}
-	p.guardEnd(out)
+	p.guardEnd(out, lim.recent())
 	return out
 }
 
@@ -229,7 +236,7 @@ func globMatch(glob, name string) bool {
 
 // guardEnd protects the latest user message and the end of the list: elements
 // that lie whole within the last tokens.
-func (p *picture) guardEnd(out []guard) {
+func (p *picture) guardEnd(out []guard, recent usage.Tokens) {
 	var tokens usage.Tokens
 	asked := false
 	for i := len(p.elems) - 1; i >= 0; i-- {
@@ -238,7 +245,7 @@ func (p *picture) guardEnd(out []guard) {
 		if near && out[i] == free {
 			out[i] = guardRecent
 		}
-		if tokens <= recentTokens && out[i] == free {
+		if tokens <= recent && out[i] == free {
 			out[i] = guardTail
 		}
 		if !asked && p.elems[i].asked() {

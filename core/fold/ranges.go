@@ -43,7 +43,7 @@ type chooser struct {
 }
 
 func newChooser(p *picture, lim *Limits, nextRef int64) *chooser {
-	c := &chooser{p: p, groups: p.groups(), guards: p.guards(lim.Protect), byRef: map[int64]int{}, nextRef: nextRef, taken: map[int]bool{}}
+	c := &chooser{p: p, groups: p.groups(), guards: p.guards(lim), byRef: map[int64]int{}, nextRef: nextRef, taken: map[int]bool{}}
 	for i := range p.elems {
 		if r := p.elems[i].Ref; r != 0 {
 			c.byRef[r] = i
@@ -194,21 +194,24 @@ func spanSaid(r request) string {
 	return span(headOf(from, 20), headOf(to, 20))
 }
 
-// consumed are the blocks a range between blocks takes in, those of the lowest
-// tier in it, and the tier that makes.
+// consumed are the blocks a range that ends on a block takes in, and the tier
+// that makes: the blocks at its ends, and those between of no higher tier.
 func (c *chooser) consumed(lo, hi int) (ids []int64, tier int) {
-	lowest := maxTier + 1
+	top := max(c.tierAt(lo), c.tierAt(hi))
 	for i := lo; i <= hi; i++ {
-		if id := c.p.carrier(i); id != 0 {
-			lowest = min(lowest, c.p.st.Block(id).Tier)
+		if t := c.tierAt(i); t != 0 && t <= top {
+			ids, tier = append(ids, c.p.carrier(i)), max(tier, t)
 		}
 	}
-	for i := lo; i <= hi; i++ {
-		if id := c.p.carrier(i); id != 0 && c.p.st.Block(id).Tier == lowest {
-			ids = append(ids, id)
-		}
+	return ids, min(maxTier, tier+1)
+}
+
+// tierAt is the tier of the block whose carrier stands at place i, 0 for none.
+func (c *chooser) tierAt(i int) int {
+	if b := c.p.st.Block(c.p.carrier(i)); b != nil {
+		return b.Tier
 	}
-	return ids, min(maxTier, lowest+1)
+	return 0
 }
 
 // choose resolves all ranges of a call. Each stands alone; where two overlap
@@ -340,9 +343,6 @@ type Offer struct {
 	lo, hi   int
 }
 
-// minOffer hides ranges that are not worth a line.
-const minOffer usage.Tokens = 200
-
 // A stretch is cut into parts that a person would call one piece of work: at a
 // user message once askAfter elements are in it, and at partTokens anyway.
 const (
@@ -414,11 +414,12 @@ func (c *chooser) offer(lo, hi int) (Offer, bool) {
 			o.First = e.voice() + ": " + e.First
 		}
 	}
-	return o, c.chars(places) >= minChars && o.Tokens >= minOffer
+	return o, c.chars(places) >= minChars && gains(o.Tokens)
 }
 
 // tierOffers are the ranges that fold blocks of one tier into the next: all of
-// them that stand in the view, from the first to the last.
+// them that stand in the view, from the first to the last, if one block would
+// take less than they do.
 func (c *chooser) tierOffers(tier int) (out []Offer, pending usage.Tokens) {
 	o := Offer{lo: -1}
 	for i := range c.p.elems {
@@ -435,7 +436,7 @@ func (c *chooser) tierOffers(tier int) (out []Offer, pending usage.Tokens) {
 		pending += b.Carrier
 	}
 	o.Tokens = pending
-	if o.lo < 0 || o.lo == o.hi {
+	if o.lo < 0 || o.lo == o.hi || !gains(pending) {
 		return nil, 0
 	}
 	return []Offer{o}, pending

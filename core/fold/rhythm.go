@@ -28,6 +28,9 @@ type Rhythm struct {
 	Overflowed bool `json:"overflowed,omitempty"`
 	// Failed are the last failing calls by the hash of name and arguments.
 	Failed []string `json:"failed,omitempty"`
+	// Turns are the turns booked, Lapsed those that found the provider's cache gone.
+	Turns  int64 `json:"turns,omitempty"`
+	Lapsed int64 `json:"lapsed,omitempty"`
 	// Accounts are the realised figures of the blocks.
 	Accounts map[int64]usage.Account `json:"accounts,omitempty"`
 }
@@ -67,7 +70,13 @@ func (r Rhythm) Report(u usage.Usage) Rhythm {
 
 // Book enters a turn's last round into the accounts of the blocks.
 func (r Rhythm) Book(u usage.Usage, terms usage.Terms) Rhythm {
-	if u.Source != usage.Exact || u.Total() == 0 || !terms.Known() {
+	if u.Source != usage.Exact || u.Total() == 0 {
+		return r
+	}
+	if u.Cached == 0 && r.Turns > 0 { // the first has nothing to find
+		r.Lapsed++
+	}
+	if r.Turns++; !terms.Known() {
 		return r
 	}
 	accounts := make(map[int64]usage.Account, len(r.Accounts))
@@ -78,6 +87,15 @@ func (r Rhythm) Book(u usage.Usage, terms usage.Terms) Rhythm {
 		r.Accounts = accounts
 	}
 	return r
+}
+
+// lapse fills in the share of turns that found the cache gone, where the terms
+// do not say.
+func (r Rhythm) lapse(t usage.Terms) usage.Terms {
+	if t.Lapse == 0 && r.Turns > 0 {
+		t.Lapse = float64(r.Lapsed) / float64(r.Turns)
+	}
+	return t
 }
 
 // Overflow arms one emergency fold: the upstream said that the request was too

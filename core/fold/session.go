@@ -80,6 +80,7 @@ func (s Session) Needs(c ToolUse) Need {
 // same outcome, so a repeated call may as well be answered from the ledger.
 func (s Session) Run(c ToolUse, t Texts) Outcome {
 	s.Limits = s.Limits.filled()
+	s.Limits.Terms = s.Rhythm.lapse(s.Limits.Terms)
 	f, err := readFields(c.Args)
 	if err != nil {
 		return s.remember(c, s.failed(fmt.Sprintf(badArguments, c.Name, err)))

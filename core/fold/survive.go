@@ -20,6 +20,9 @@ const (
 	// upstream refused a request the count said would fit.
 	relief  = 0.9
 	tooLong = 0.7
+	// early is where on the way from pressure to emergency a local engine's old
+	// results are shortened.
+	early = 0.5
 )
 
 // survivor carries one emergency.
@@ -36,28 +39,49 @@ type survivor struct {
 // are left out; if it still does not fit, even fresh results are shortened. All
 // of it is stored, so that the prefix does not flip, and nothing is lost.
 func survive(p *picture, rh Rhythm, lim *Limits) (State, Rhythm, []Event) {
-	st, count := *p.st, ahead(p, rh, lim.Frame)
-	mark := lim.at(lim.Emergency)
-	if count < mark && !rh.Overflowed {
-		return st, rh, nil
-	}
-	goal := usage.Tokens(relief * float64(mark))
-	if rh.Overflowed && count < mark {
-		goal = usage.Tokens(tooLong * float64(count))
+	count := ahead(p, rh, lim.Frame)
+	goal, dire, due := lim.goal(count, rh.Overflowed)
+	if !due {
+		return *p.st, rh, nil
 	}
 	rh.Overflowed = false
-	over := count - goal
-	s := survivor{elems: p.elems, next: st.changed(), lim: lim, need: over}
+	s := survivor{elems: p.elems, next: p.st.changed(), lim: lim, need: count - goal}
 	s.shorten(func(g guard) bool { return g == free })
+	if dire {
+		s.makeFit(goal)
+	}
+	if len(s.events) == 0 || !dire && s.need > 0 {
+		return *p.st, rh, nil
+	}
+	return s.next, rh.folded(count, count-goal-s.need), s.events
+}
+
+// goal is the size to come down to, whether more than old results may be touched
+// for it, and whether it is time. A local engine takes longer to write a summary
+// than to read a whole small window again; so there old results are shortened
+// before it comes to that, if they are enough.
+func (l *Limits) goal(count usage.Tokens, overflowed bool) (goal usage.Tokens, dire, due bool) {
+	mark := l.at(l.Emergency)
+	switch {
+	case count >= mark:
+		return usage.Tokens(relief * float64(mark)), true, true
+	case overflowed:
+		return usage.Tokens(tooLong * float64(count)), true, true
+	case l.Terms.Local.Prefill > 0:
+		mark = l.between(early)
+		return usage.Tokens(relief * float64(mark)), false, count >= mark
+	}
+	return 0, false, false
+}
+
+// makeFit leaves elements out, oldest first, and shortens fresh results if even
+// then the request is longer than the window, whatever is protected.
+func (s *survivor) makeFit(goal usage.Tokens) {
 	s.elide(false)
 	s.elide(true)
-	if left := count - over + s.need; left > lim.usable() { // it must fit, whatever is protected
+	if goal+s.need > s.lim.usable() {
 		s.shorten(func(g guard) bool { return g == guardRecent || g == guardTail })
 	}
-	if len(s.events) == 0 {
-		return st, rh, nil
-	}
-	return s.next, rh.folded(count, over-s.need), s.events
 }
 
 // cut is a result that may be shortened.
@@ -70,7 +94,7 @@ type cut struct {
 // is gone. Answers of our own tools are left alone.
 func (s *survivor) shorten(allowed func(guard) bool) {
 	p := newPicture(s.elems, &s.next)
-	guards := p.guards(s.lim.Protect)
+	guards := p.guards(s.lim)
 	ours := s.ownCalls()
 	var cuts []cut
 	for i := range s.elems {

@@ -97,6 +97,16 @@ func (t Terms) rates() (read, write, out float64, unit string) {
 	return t.Price.Cached, t.Price.Write, t.Price.Output, UnitMicros
 }
 
+// perTurn is the cost of keeping one token in the prompt for one more turn.
+func (t Terms) perTurn() float64 {
+	read, write, _, _ := t.rates()
+	return read*(1-t.Lapse) + write*t.Lapse
+}
+
+// Rent is what it cost, in the unit of a Bill, to read n tokens again that had
+// been read before.
+func (t Terms) Rent(n Tokens) int64 { return int64(float64(n) * t.perTurn()) }
+
 // Project is what a fold is expected to save and cost: what is gone is not read
 // on any of the remaining turns, what stands after it is written once more.
 func (t Terms) Project(c Change) Bill {
@@ -105,9 +115,8 @@ func (t Terms) Project(c Change) Bill {
 	if turns == 0 {
 		turns = DefaultTurns
 	}
-	perTurn := read*(1-t.Lapse) + write*t.Lapse
 	return Bill{
-		Saved: int64(float64(c.Gone) * perTurn * max(MinTurns, turns)),
+		Saved: int64(float64(c.Gone) * t.perTurn() * max(MinTurns, turns)),
 		Cost:  int64(float64(c.After)*(write-read) + float64(c.Summary)*out + float64(c.Round)*read),
 		Unit:  unit,
 	}
