@@ -53,7 +53,7 @@ const (
 
 // Nudges, mildest first. Each is followed by the ranges.
 const (
-	nudgeGrowth    = "[reminder from the system, not from the user] This conversation has grown to %s of %s tokens. Before you go on, fold what is finished with hf_compress. What may be folded:"
+	nudgeGrowth    = "[reminder from the system, not from the user] This conversation has grown to %s of %s tokens. Before you go on, fold what is finished with hf_compress, best as one range. What may be folded:"
 	nudgeTier      = "[reminder from the system, not from the user] The folds of this conversation take %s tokens by now. Fold the older of them into one with hf_compress, from one b-ref to another. What may be folded:"
 	nudgePressure  = "[reminder from the system, not from the user] The context window is %d%% full (%s of %s tokens). Fold finished stretches with hf_compress now, the larger the better. What may be folded:"
 	nudgeEmergency = "[reminder from the system, not from the user] The context window is almost full (%d%%, %s of %s tokens); what does not fit will be cut without a summary. Call hf_compress now, before anything else. What may be folded:"
