@@ -242,7 +242,7 @@ func parse(path string, s engine.Saved) (*slotfile.File, error) {
 
 // describe reads an engine's flags from a state it wrote.
 func describe(path string, f *slotfile.File) (Ability, error) {
-	a := Ability{Streams: int(f.Streams), Flash: kv.On}
+	a := Ability{Streams: streams(f), Flash: kv.On}
 	runs := f.Layout.Runs
 	if len(runs) > 0 {
 		a.CacheK, a.CacheV = typeName(runs[0].Type), typeName(runs[len(runs)-1].Type)
@@ -268,6 +268,10 @@ func describe(path string, f *slotfile.File) (Ability, error) {
 	return a, nil
 }
 
+// streams is the number of sequence streams in the engine's files; a purely
+// recurrent state has none, and fits any number.
+func streams(f *slotfile.File) int { return max(int(f.Streams), 1) }
+
 // typeName is the engine's name for a row type.
 func typeName(t int32) string {
 	names := map[int32]string{0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 20: "iq4_nl", 30: "bf16"}
@@ -291,7 +295,7 @@ func (p *probe) run(ctx context.Context) (a Ability, err error) {
 		return a, err
 	}
 	defer os.Remove(path)
-	a.Memory, a.Streams = f.Layout.Memory.String(), int(f.Streams)
+	a.Memory, a.Streams = f.Layout.Memory.String(), streams(f)
 	wantOn, err := p.client.Complete(ctx, p.slot, further, probeReply)
 	if err != nil {
 		return a, err

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +64,9 @@ type house struct {
 	driver  *Engine
 	hand    string
 	stopped bool
+
+	mu   sync.Mutex
+	kept []tier.Spilled
 }
 
 func limits() tier.Limits {
@@ -92,10 +97,32 @@ func open(t testing.TB, h home, s engine.Settings) *house {
 	s = s.Normal()
 	x.driver = New(Options{Route: "local", Host: x.sup, Tier: m, Handover: hand, Settings: &s,
 		Weights:  engine.OpenWeights(filepath.Join(h.dir, "models.json")),
-		Findings: OpenFindings(filepath.Join(h.dir, "engines.json")), Log: log})
+		Findings: OpenFindings(filepath.Join(h.dir, "engines.json")), Log: log, Kept: x.keep})
 	t.Cleanup(x.close)
 	x.identified()
 	return x
+}
+
+func (h *house) keep(s tier.Spilled, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.kept = append(h.kept, s)
+	}
+}
+
+// settled waits until everything behind the replies so far is done.
+func (h *house) settled() {
+	h.t.Helper()
+	l := h.identified()
+	until(h.t, "the slots are reckoned with and the queue is empty", func() bool {
+		for i := range l.slots.list {
+			if s, ok := l.slots.peek(i); !ok || s.body != nil && s.stable == 0 {
+				return false
+			}
+		}
+		return h.tier.Status().Activity.Queue.Items == 0
+	})
 }
 
 // logTo sends a log to the test's.
@@ -196,10 +223,32 @@ func (h *house) try(ctx context.Context, path string, body any) (r reply, err er
 	return r, nil
 }
 
+// probabilities are the log-probabilities of a reply's tokens as the engine
+// wrote them.
+func (r reply) probabilities() string {
+	var in struct {
+		Choices []struct {
+			Logprobs struct {
+				Content []struct {
+					Logprob json.Number `json:"logprob"`
+				} `json:"content"`
+			} `json:"logprobs"`
+		} `json:"choices"`
+	}
+	if err := json.Unmarshal(r.body, &in); err != nil || len(in.Choices) == 0 {
+		return "none"
+	}
+	var out []string
+	for _, c := range in.Choices[0].Logprobs.Content {
+		out = append(out, c.Logprob.String())
+	}
+	return strings.Join(out, " ")
+}
+
 // chat asks for n greedy tokens.
 func (h *house) chat(n int, messages ...map[string]any) reply {
 	h.t.Helper()
-	r := h.send("/v1/chat/completions", map[string]any{"messages": messages, "max_tokens": n, "temperature": 0})
+	r := h.send("/v1/chat/completions", map[string]any{"messages": messages, "max_tokens": n, "temperature": 0, "logprobs": true})
 	if r.status != http.StatusOK {
 		h.t.Fatalf("status %d: %s", r.status, r.body)
 	}
@@ -218,25 +267,97 @@ func prose(n, seed int) string {
 	return b.String()
 }
 
-// TestEngineRestart fills, ends everything, starts again, and wants the prompt
-// back from disk with the same answer.
-func TestEngineRestart(t *testing.T) {
-	h := home{t.TempDir()}
-	conversation := []map[string]any{say("system", "You keep the log of a harbour."), say("user", prose(900, 1))}
-	first := open(t, h, settings(t, "tiny"))
-	one := first.chat(24, conversation...)
-	conversation = append(conversation, say("assistant", one.text()), say("user", "And then? "+prose(40, 2)))
-	want := first.chat(24, conversation...)
-	t.Logf("uninterrupted: %+v %+v", want.receipt, *want.chat.Timings)
-	first.close()
+// turns are a conversation that grows by a canned reply: the engine's slot then
+// holds exactly the first prompt, and both runs compute the rest in the same
+// batches.
+func turns(words int) (first, second []map[string]any) {
+	first = []map[string]any{say("system", "You keep the log of a harbour."), say("user", prose(words, 1))}
+	second = append(slices.Clone(first), say("assistant", "The clock stands."), say("user", "And then? "+prose(40, 2)))
+	return first, second
+}
 
-	second := open(t, h, settings(t, "tiny"))
-	got := second.chat(24, conversation...)
-	t.Logf("restored: %+v %+v", got.receipt, *got.chat.Timings)
-	if got.text() != want.text() {
-		t.Errorf("after a restore %q, uninterrupted %q", got.text(), want.text())
+// stableTokens is the part of a conversation that its next turn begins with.
+func (h *house) stableTokens(messages []map[string]any) kv.Tokens {
+	h.t.Helper()
+	body, err := marshal(map[string]any{"messages": messages})
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	if got.receipt.Source != usage.FromDisk || got.receipt.Restored < 98*got.receipt.Promised/100 || got.receipt.Restored == 0 {
-		t.Errorf("receipt %+v", got.receipt)
+	_, n, err := stableOf(h.t.Context(), h.identified().client, body, false)
+	if err != nil {
+		h.t.Fatal(err)
 	}
+	return n
+}
+
+// TestEngineRestart ends everything after a first turn, starts again, and wants
+// the second turn to be what it is without a restart: the same tokens, and the
+// same probabilities to the last bit where the tail was saved.
+func TestEngineRestart(t *testing.T) {
+	for _, c := range []struct {
+		name, model string
+		change      func(*engine.Settings)
+		// loose states are rebuilt up to a checkpoint of the engine's, not to the
+		// end: they must be of use, and are not counted.
+		loose bool
+	}{
+		{"dense f16", "tiny", nil, false},
+		{"dense q8_0", "tiny", func(s *engine.Settings) { s.CacheK, s.CacheV = "q8_0", "q8_0" }, false},
+		{"dense q4_0", "tiny", func(s *engine.Settings) { s.CacheK, s.CacheV = "q4_0", "q4_0" }, false},
+		{"transposed V", "tiny", func(s *engine.Settings) { s.NoFlash = true }, false},
+		{"one slot, context left to the model", "tiny", func(s *engine.Settings) { s.Slots, s.Context = 1, 0 }, false},
+		{"three-part positions", "mrope", nil, false},
+		{"sliding window", "window", nil, true},
+		{"hybrid", "hybrid", nil, true},
+		{"recurrent", "recurrent", nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := settings(t, c.model)
+			if c.change != nil {
+				c.change(&s)
+			}
+			first, second := turns(600)
+			control := open(t, home{t.TempDir()}, s)
+			control.chat(1, first...)
+			want := control.chat(24, second...)
+			control.close()
+
+			h := home{t.TempDir()}
+			before := open(t, h, s)
+			before.chat(1, first...)
+			before.close()
+			after := open(t, h, s)
+			eligible := after.stableTokens(first)
+			got := after.chat(24, second...)
+			t.Logf("eligible %d, uninterrupted %+v, restored %+v", eligible, want.receipt, got.receipt)
+			if got.text() != want.text() {
+				t.Errorf("after a restart %q, without %q", got.text(), want.text())
+			}
+			if got.receipt.Source != usage.FromDisk || got.receipt.Restored == 0 {
+				t.Fatalf("nothing came from disk: %+v", got.receipt)
+			}
+			if share := float64(got.receipt.Restored) / float64(eligible); !c.loose && share < 0.98 {
+				t.Errorf("%.1f %% of the eligible prefix restored", 100*share)
+			}
+			if !c.loose && got.receipt.Restored == want.receipt.Restored && got.probabilities() != want.probabilities() {
+				t.Errorf("probabilities differ:\n%s\n%s", got.probabilities(), want.probabilities())
+			}
+			if !c.loose && got.receipt.Restored != want.receipt.Restored {
+				t.Errorf("restored %d tokens with the tail, the slot held %d", got.receipt.Restored, want.receipt.Restored)
+			}
+		})
+	}
+}
+
+func mustBody(t *testing.T, messages []map[string]any) []byte {
+	t.Helper()
+	body, err := marshal(map[string]any{"messages": messages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func tierQuery(h *house, id kv.StateIdentity, ids []kv.Token) tier.Query {
+	return tier.Query{Model: h.identified().model, State: id, Tokens: ids}
 }

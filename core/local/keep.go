@@ -57,25 +57,15 @@ func (e *Engine) reckon(l *life, id, gen int) {
 
 // settleStable finds the stable boundary of a slot's conversation.
 func (e *Engine) settleStable(ctx context.Context, l *life, id, gen int) error {
-	s := l.slots.takeIdle(id)
-	if s == nil {
-		return nil
-	}
-	now := *s
-	l.slots.give(s)
-	if now.gen != gen || now.stable > 0 || now.body == nil {
+	now, ok := l.slots.peek(id)
+	if !ok || now.gen != gen || now.stable > 0 || now.body == nil {
 		return nil
 	}
 	ids, stable, err := stableOf(ctx, l.client, now.body, now.open)
 	if err != nil {
 		return err
 	}
-	if s := l.slots.takeIdle(id); s != nil {
-		if s.gen == gen {
-			s.held, s.stable = ids, stable
-		}
-		l.slots.give(s)
-	}
+	l.slots.note(id, gen, func(s *slot) { s.held, s.stable = ids, stable })
 	return nil
 }
 
@@ -136,11 +126,10 @@ func (e *Engine) due(l *life, id int, closing bool) (*tier.Request, string) {
 	if why != "" {
 		return nil, string(why)
 	}
-	s := l.slots.takeIdle(id)
-	if s == nil {
+	s, ok := l.slots.peek(id)
+	if !ok {
 		return nil, "busy"
 	}
-	defer l.slots.give(s)
 	if s.stable == 0 || int(s.stable) > len(s.held) {
 		return nil, "nothing known"
 	}
@@ -150,7 +139,7 @@ func (e *Engine) due(l *life, id int, closing bool) (*tier.Request, string) {
 		return nil, d.Reason
 	}
 	return &tier.Request{Model: l.model, State: identity, Slots: saver{e, l, s.gen}, Slot: id, Tokens: tokens, Tail: d.Tail,
-		Closing: closing, Session: s.convo, Branch: s.branch}, d.Reason
+		Closing: closing, Session: s.convo, Branch: s.branch, Done: e.o.Kept}, d.Reason
 }
 
 // saver saves one content of a slot; it declines once the slot holds another.
@@ -198,10 +187,11 @@ func (e *Engine) Flush(ctx context.Context) {
 }
 
 func (e *Engine) flushSlot(ctx context.Context, l *life, id int) error {
-	if s := l.slots.takeIdle(id); s != nil {
-		gen := s.gen
-		l.slots.give(s)
-		if err := e.settleStable(ctx, l, id, gen); err != nil {
+	if err := l.slots.rest(ctx, id); err != nil {
+		return err
+	}
+	if s, ok := l.slots.peek(id); ok {
+		if err := e.settleStable(ctx, l, id, s.gen); err != nil {
 			return err
 		}
 	}
@@ -210,7 +200,12 @@ func (e *Engine) flushSlot(ctx context.Context, l *life, id int) error {
 		return nil
 	}
 	done := make(chan error, 1)
-	r.Done = func(_ tier.Spilled, err error) { done <- err }
+	r.Done = func(kept tier.Spilled, err error) {
+		if e.o.Kept != nil {
+			e.o.Kept(kept, err)
+		}
+		done <- err
+	}
 	if err := e.o.Tier.Spill(*r); err != nil {
 		return err
 	}

@@ -65,6 +65,8 @@ type Options struct {
 	Findings *Findings
 	Log      *slog.Logger
 	Now      func() time.Time
+	// Kept is told what became of each spill; nil for nobody.
+	Kept func(tier.Spilled, error)
 }
 
 // Engine is one route. Close it before its host.

@@ -83,7 +83,7 @@ func (t *ticket) find(ctx context.Context, id kv.StateIdentity, able Ability, wh
 		}
 		t.slot = sl
 		resident := common(sl.held, t.ids)
-		if !hit.Found() || resident >= kv.Tokens(hit.Tokens) {
+		if !hit.Found() || t.same || resident >= kv.Tokens(hit.Tokens) {
 			hit.Release()
 			return t.resident(ctx, resident, hit.Miss)
 		}
@@ -112,8 +112,10 @@ func (t *ticket) lookup(id kv.StateIdentity, why kv.MissReason) *tier.Hit {
 }
 
 // pick chooses among the slots: the idle one that holds the longest prefix,
-// unless the disk has more. A busy slot that holds much more is worth waiting
-// for, but no longer than half of what computing it would take.
+// unless the disk has more. A busy slot that holds much more than both is worth
+// waiting for, but no longer than half of what computing it would take. One that
+// holds the very same prompt is waited for even where the disk has it: of
+// requests that come together one reads, and after that wait they compute.
 func (t *ticket) pick(all []*slot, hit *tier.Hit, late bool) choice {
 	var idle *slot
 	var best, busy kv.Tokens
@@ -129,6 +131,10 @@ func (t *ticket) pick(all []*slot, hit *tier.Hit, late bool) choice {
 	stored := kv.Tokens(0)
 	if hit.Found() {
 		stored = kv.Tokens(hit.Tokens)
+	}
+	t.same = len(t.ids) > 1 && busy >= kv.Tokens(len(t.ids)-1)
+	if t.same {
+		stored = 0
 	}
 	if more := busy - max(best, stored); more >= eraseBelow && !late {
 		return choice{patience: t.e.speed.half(more)}

@@ -99,6 +99,40 @@ func (s *slots) takeIdle(id int) *slot {
 	return s.list[id]
 }
 
+// peek copies what is known of a slot nobody has taken; ok is false for one that
+// is in use.
+func (s *slots) peek(id int) (copy slot, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id >= len(s.list) || s.list[id].busy {
+		return slot{}, false
+	}
+	return *s.list[id], true
+}
+
+// note changes what is known of a slot that still has the content gen.
+func (s *slots) note(id, gen int, change func(*slot)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl := s.list[id]; !sl.busy && sl.gen == gen {
+		change(sl)
+	}
+}
+
+// rest waits until a slot is idle.
+func (s *slots) rest(ctx context.Context, id int) error {
+	sl, err := s.take(ctx, func(all []*slot, _ bool) choice {
+		if all[id].busy {
+			return choice{}
+		}
+		return choice{slot: all[id]}
+	})
+	if err == nil {
+		s.give(sl)
+	}
+	return err
+}
+
 // give returns a slot.
 func (s *slots) give(sl *slot) {
 	s.mu.Lock()

@@ -22,6 +22,7 @@ type ticket struct {
 	call upstream.Call
 
 	ids       []kv.Token // of the prompt; nil where it only goes on
+	same      bool       // another request is at work on the same prompt
 	source    usage.Reused
 	promised  kv.Tokens
 	rest      string // why no more was there to reuse
