@@ -208,6 +208,21 @@ func (n *notices) states() (out []string) {
 	return out
 }
 
+// quick is the machine's file system without waiting for its disk: what stops
+// are about is tested on faultfs.
+type quick struct{ durable.OS }
+
+func (q quick) Create(name string, perm fs.FileMode) (durable.File, error) {
+	f, err := q.OS.Create(name, perm)
+	return quickFile{f}, err
+}
+
+func (quick) SyncDir(string) error { return nil }
+
+type quickFile struct{ durable.File }
+
+func (quickFile) Sync() error { return nil }
+
 // setup is what a lab may be given.
 type setup struct {
 	dir    string
@@ -230,6 +245,9 @@ func newLab(t testing.TB, o setup) *lab {
 	}
 	if l.clock == nil {
 		l.clock = newClock()
+	}
+	if o.fs == nil {
+		o.fs = quick{}
 	}
 	if o.limits == (Limits{}) {
 		o.limits = roomy()

@@ -200,19 +200,23 @@ func (m *Manager) work(ctx context.Context) {
 	}
 }
 
-// look is what the worker does now and then.
+// look is what the worker does now and then. The note is also the probe that
+// ends a storage error nobody writes anything after.
 func (m *Manager) look() {
 	m.recheck()
+	failing := m.mood.conditions().write
 	m.mu.Lock()
 	dirty := m.noteDirty
 	m.mu.Unlock()
-	if !dirty || !m.gate.TryRLock() {
+	if !dirty && !failing || !m.gate.TryRLock() {
 		return
 	}
 	defer m.gate.RUnlock()
 	if err := m.saveNote(); err != nil {
 		m.log.Warn("the KV tier could not write down its uses", "error", err)
+		return
 	}
+	m.condition(func(c *conditions) { c.write = false })
 }
 
 func (m *Manager) drain(ctx context.Context) {
@@ -403,7 +407,10 @@ func (m *Manager) commit(ctx context.Context, j *job, f *slotfile.File) (out Spi
 		release()
 		return out, &storeError{errors.Join(err, m.discarded())}
 	}
-	return out, m.supersede(ctx, out.Manifest, man)
+	if err := m.supersede(ctx, out.Manifest, man); err != nil {
+		m.log.Warn("a state is stored, but not all it replaces could be removed", "error", err)
+	}
+	return out, nil
 }
 
 // describe says whose state it is.
@@ -493,10 +500,7 @@ func (m *Manager) supersede(ctx context.Context, id kv.ManifestID, man *kv.Manif
 	if _, one := m.segments.Sweep(m.wanted); one != nil {
 		err = errors.Join(err, one)
 	}
-	if err = errors.Join(err, m.keepBudget(ctx)); err != nil {
-		return &storeError{err}
-	}
-	return nil
+	return errors.Join(err, m.keepBudget(ctx))
 }
 
 // relatives are manifests that a new one may have made needless: of the same

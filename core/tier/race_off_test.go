@@ -1,0 +1,6 @@
+//go:build !race
+
+package tier
+
+// cutEvery thins the crash table.
+const cutEvery = 1
