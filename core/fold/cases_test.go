@@ -388,7 +388,7 @@ func TestC30_DecompressChangesNothing(t *testing.T) {
 
 // C41: a window that the fixed part alone fills is a dead end, not a loop.
 func TestC41_DeadEndIsQuiet(t *testing.T) {
-	k := newTalk(t).system(words("rules", 60_000)).user("hello").says("hi")
+	k := newTalk(t).system(words("rules", 60_000)).user("hello").says("hi").user("and now?")
 	k.lim.Window = 16_000
 	for range 3 {
 		view, events, n := k.turn(exact(15_900))

@@ -117,7 +117,7 @@ func stories(t *testing.T, name string) *talk {
 		k.call("Bash", `{"command":"go test ./..."}`).result(words("ok  lexer 0.1s", 4_000))
 		return k.tail()
 	case "fresh":
-		return newTalk(t).system("You are helpful.").user("Hello").says("Hello! What shall we do?")
+		return newTalk(t).system("You are helpful.").user("Hello").says("Hello! What shall we do?").user("Fix it.")
 	case "pressure":
 		k := started(t, 60)
 		k.lim = Limits{Window: 40_000, Terms: priced(20), Economics: true}

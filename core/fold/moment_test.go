@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/core/chat"
 	"holdfast/core/usage"
 )
 
@@ -197,5 +198,32 @@ func TestTailFollowsTheWindow(t *testing.T) {
 		if got := l.recent(); got != want {
 			t.Errorf("of %d tokens the last %d are protected, want %d", window, got, want)
 		}
+	}
+}
+
+// Where the request ends with what is no turn of the model's, nobody is asked,
+// and the asking is not used up.
+func TestNoPlaceForAReminder(t *testing.T) {
+	ends := map[string]func(*talk){
+		"a system text":        func(k *talk) { k.system("<available-skills>") },
+		"a prefill":            func(k *talk) { k.says("Sure, ") },
+		"the order to compact": func(k *talk) { k.add(&chat.Message{Role: chat.User, Type: "compaction_trigger"}) },
+	}
+	for name, end := range ends {
+		k := stories(t, "pressure")
+		end(k)
+		if _, _, n := k.turn(exact(truthful(k))); n.Text != "" || n.Reason != HeldPlace || k.rh.Shown != 0 {
+			t.Errorf("%s: %q for %q, shown at %d", name, n.Text, n.Reason, k.rh.Shown)
+		}
+		k.user("Go on.")
+		if _, _, n := k.turn(exact(truthful(k))); n.Reason != ReasonPressure {
+			t.Errorf("%s, and then the user: %q", name, n.Reason)
+		}
+	}
+	k := stories(t, "pressure")
+	k.says("taken away")
+	k.elems[len(k.elems)-1].Removed = true
+	if _, _, n := k.turn(exact(truthful(k))); n.Reason != ReasonPressure {
+		t.Errorf("the client took the last element away: %q", n.Reason)
 	}
 }

@@ -28,6 +28,7 @@ const (
 
 	HeldQuiet   = "has not grown enough"
 	HeldForced  = "the request forces a tool"
+	HeldPlace   = "the request ends where no reminder can stand"
 	HeldOut     = "held out to measure without folds"
 	HeldUnarmed = "the session has no tools"
 	HeldNothing = "nothing can be folded"
@@ -71,7 +72,7 @@ func ask(p *picture, rh Rhythm, lim *Limits) (Rhythm, *Nudge) {
 		rh.Baseline, rh.Shown, rh.TierShown = count, 0, [2]usage.Tokens{}
 	}
 	a := &asker{rh: rh, lim: lim, count: count, level: lim.level(count)}
-	if held := a.held(p.st); held != "" {
+	if held := a.held(p); held != "" {
 		return rh, &Nudge{Reason: held}
 	}
 	a.c = newChooser(p, lim, 0)
@@ -92,12 +93,14 @@ func (l *Limits) level(count usage.Tokens) string {
 }
 
 // held are the reasons not to ask that need no look at the list.
-func (a *asker) held(st *State) string {
+func (a *asker) held(p *picture) string {
 	switch {
-	case !st.Armed:
+	case !p.st.Armed:
 		return HeldUnarmed
 	case a.lim.Forced:
 		return HeldForced
+	case !p.listens():
+		return HeldPlace
 	case a.lim.HeldOut:
 		return HeldOut
 	case a.level == "" && a.grown(a.rh.Shown) < a.lim.floor():

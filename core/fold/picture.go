@@ -131,6 +131,18 @@ func (p *picture) tails() []usage.Tokens {
 	return out
 }
 
+// listens reports whether the list ends with what the user or a tool says: a
+// reminder has no place after anything else. Some requests end with a system
+// text, the model's own words or the order to compact.
+func (p *picture) listens() bool {
+	for i := len(p.elems) - 1; i >= 0; i-- {
+		if e := &p.elems[i]; !e.Removed {
+			return e.Fixed == "" && (e.Role == chat.User || e.Role == chat.Tool)
+		}
+	}
+	return false
+}
+
 // guard says why an element is left alone; "" when it may be folded.
 type guard string
 

@@ -101,13 +101,14 @@ func started(t testing.TB, n int) *talk {
 	return k.tail()
 }
 
-// tail adds enough recent talk that nothing before it is protected.
+// tail adds enough recent talk that nothing before it is protected, and ends as
+// a request does.
 func (k *talk) tail() *talk {
 	k.user("And now the tests.")
-	for range recentElements {
+	for range recentElements - 2 {
 		k.says(words("Working on it.", 4_200))
 	}
-	return k
+	return k.call("bash", `{"command":"go test ./..."}`).result(words("ok", 8_400))
 }
 
 func (k *talk) session() Session {
