@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/core/config"
@@ -48,6 +49,9 @@ type App struct {
 	proxyAt, inspectAt net.Listener
 	handlers           sync.WaitGroup // requests whose handler has not returned
 
+	quit      chan struct{} // closed by Quit: Run ends as if its context had
+	quitOnce  sync.Once
+	activate  atomic.Pointer[func()] // brings the desktop forward, nil for none
 	stopWork  context.CancelFunc
 	work      sync.WaitGroup // what runs beside requests, until stopWork
 	drainTime time.Duration  // set before Close; drainTime unless a test hurries
@@ -59,7 +63,7 @@ func Open(ctx context.Context, o AppOptions) (_ *App, err error) {
 	if err := o.Paths.make(); err != nil {
 		return nil, err
 	}
-	a := &App{paths: o.Paths, drainTime: drainTime}
+	a := &App{paths: o.Paths, drainTime: drainTime, quit: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -103,7 +107,7 @@ func (a *App) start(ctx context.Context, o AppOptions) (err error) {
 	if a.engine, err = openEngine(ctx, a.paths, a.settings, a.log, a.Instance, own); err != nil {
 		return err
 	}
-	a.servers()
+	a.servers(o)
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stopWork = stop
 	a.rollout = c.Rollout
@@ -142,7 +146,7 @@ func listen(key, addr string) (net.Listener, error) {
 }
 
 // servers puts the guards in front of the two handlers.
-func (a *App) servers() {
+func (a *App) servers(o AppOptions) {
 	cfg := a.settings.Current
 	tell := func(r *http.Request, p *guard.Problem) {
 		a.log.Warn("a request was refused", "code", p.Code, "method", r.Method, "host", r.Host, "origin", r.Header.Get("Origin"))
@@ -162,6 +166,7 @@ func (a *App) servers() {
 		Token: a.token, Origins: origins, Wide: guard.CheckBind(cfg().InspectorAddr) != nil, Refused: tell,
 		Open: web.Open(), Page: web.Stranger(),
 	})
+	a.engine.api.Desk = a.desk(inspector, o)
 	a.proxy = guard.Server(a.counted(web.ProxyHandler(proxy, a.engine.api, a.engine.chain)))
 	a.inspector = guard.Server(a.counted(web.Inspector(web.Options{
 		Guard: inspector, API: a.engine.api, Ledger: a.engine.views(), BaseURL: a.BaseURL,
@@ -218,6 +223,8 @@ func (a *App) Run(ctx context.Context) error {
 	a.log.Info("serving", "addr", a.Addr, "inspector", a.Inspector, "version", version())
 	select {
 	case <-ctx.Done():
+		return nil
+	case <-a.quit:
 		return nil
 	case err := <-failed:
 		if errors.Is(err, http.ErrServerClosed) { // Close came first
