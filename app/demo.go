@@ -95,6 +95,9 @@ func (c *cli) demo(ctx context.Context, o demoOptions) (err error) {
 	go func() { ran <- a.Run(serving) }()
 	st := &stage{model, url, a, a.engine.views(), home}
 	err = c.show(ctx, st, o)
+	if ctx.Err() != nil {
+		err = &Fault{Code: exitFailed, What: "the demo was stopped before its end", Hint: "nothing is left of it"}
+	}
 	if !o.fast && ctx.Err() == nil {
 		c.invite(st)
 		<-ctx.Done()
@@ -164,8 +167,8 @@ func playOnce(ctx context.Context, url string, opts demo.PlayOptions, each func(
 // show plays all scenes and prints what came of it.
 func (c *cli) show(ctx context.Context, st *stage, o demoOptions) error {
 	p := c.progress()
-	p.line("%d turns of a coding session, each wire twice: straight to a scripted model, and through Holdfast.", o.turns)
-	p.line("Everything happens in this process. No key, no network, and none of your files is touched.\n")
+	p.line("%d turns of a coding session on two wires, each straight to a scripted model and through Holdfast.", o.turns)
+	p.line("It all happens in this process: no key, no network, and none of your files is touched.\n")
 	report := demoReport{Version: version(), Turns: o.turns, Scenes: []sceneReport{}}
 	for _, s := range scenes() {
 		r, err := st.play(ctx, s, o, p)

@@ -235,7 +235,7 @@ func (b billReport) ownCalls() string {
 	var parts []string
 	for _, t := range [...]struct{ tool, one, many string }{
 		{fold.ToolCompress, "fold", "folds"}, {fold.ToolSearch, "search", "searches"},
-		{fold.ToolDecompress, "fold opened", "folds opened"}, {fold.ToolStatus, "look at the folds", "looks at the folds"},
+		{fold.ToolDecompress, "fold opened", "folds opened"}, {fold.ToolStatus, "look", "looks"},
 	} {
 		switch n := b.Own[t.tool]; n {
 		case 0:

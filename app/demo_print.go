@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -169,32 +170,44 @@ func (s *sceneReport) before(w io.Writer, p paint) {
 	d, t := &s.Direct, &s.Through
 	g := grid{paint: p}
 	g.add("", "DIRECT", "HOLDFAST", "", "")
-	g.add("requests", count(int64(d.Requests)), count(int64(t.Requests)), "", t.ownCalls())
-	g.add("messages in view at the end", count(int64(s.Messages)), count(s.Left), change(float64(s.Messages), float64(s.Left)), count(s.Stored)+" kept in the ledger, each once")
-	g.add("tokens of the last prompt", tokensText(d.Last), tokensText(t.Last), change(float64(d.Last), float64(t.Last)), "")
-	g.add("tokens read by the model", tokensText(d.Read), tokensText(t.Read), change(float64(d.Read), float64(t.Read)), "all requests together")
-	g.add("  from its cache", tokensText(d.Usage.Cached), tokensText(t.Usage.Cached), change(float64(d.Usage.Cached), float64(t.Usage.Cached)), "")
-	g.add("  anew", tokensText(d.anew()), tokensText(t.anew()), change(float64(d.anew()), float64(t.anew())), "what a fold moves is read anew once")
-	g.add("tokens of output", tokensText(d.Usage.Output), tokensText(t.Usage.Output), change(float64(d.Usage.Output), float64(t.Usage.Output)), "with the summaries the model writes")
-	if d.Priced && t.Priced {
-		g.add("cost at list prices", money(d.Cost), money(t.Cost), change(d.Cost, t.Cost), fmt.Sprintf("of %s; Holdfast itself reckons %s and %s", usage.PricesAsOf, money(s.Reckoned.Direct), money(s.Reckoned.Sent)))
+	both := func(what string, from, to float64, say func(float64) string, note string) {
+		g.add(what, say(from), say(to), change(from, to), note)
 	}
-	g.add("bytes sent", bytesText(d.Bytes), bytesText(t.Bytes), change(float64(d.Bytes), float64(t.Bytes)), percentText(s.PrefixSame, s.First)+" were last turn's, at the same place")
-	g.add("time of our own per turn", "", fmt.Sprintf("%.1f ms", s.Own.P50), "", fmt.Sprintf("median, p99 %.1f ms; first byte later by %.1f ms in the median", s.Own.P99, s.Added.P50))
-	g.add("turns served from", "", servedText(s.Paths), "", "gates that fired: "+countsText(s.Gates))
+	tokens := func(what string, from, to usage.Tokens, note string) {
+		both(what, float64(from), float64(to), tokensText, note)
+	}
+	number := func(v float64) string { return count(int64(v)) }
+	g.add("requests", count(int64(d.Requests)), count(int64(t.Requests)), "", t.ownCalls())
+	both("messages in view at the end", float64(s.Messages), float64(s.Left), number, count(s.Stored)+" in the ledger, each once")
+	tokens("tokens of the last prompt", d.Last, t.Last, "")
+	tokens("tokens read by the model", d.Read, t.Read, "all requests together")
+	tokens("· from its cache", d.Usage.Cached, t.Usage.Cached, "")
+	tokens("· anew", d.anew(), t.anew(), "what a fold moves is read anew")
+	tokens("tokens of output", d.Usage.Output, t.Usage.Output, "the summaries are among them")
+	if d.Priced && t.Priced {
+		both("cost at list prices", d.Cost, t.Cost, money, "prices of "+usage.PricesAsOf)
+		both("· as the ledger reckons", s.Reckoned.Direct, s.Reckoned.Sent, money, "direct is its estimate")
+	}
+	both("bytes sent", float64(d.Bytes), float64(t.Bytes), func(v float64) string { return bytesText(int64(v)) },
+		percentText(s.PrefixSame, s.First)+" were last turn's, in place")
+	g.add("own time per turn", "", milliseconds(s.Own.P50), "", "median; p99 "+milliseconds(s.Own.P99))
+	g.add("first byte later by", "", milliseconds(s.Added.P50), "", "median")
+	g.add("served from rows", "", fmt.Sprintf("%d of %d", s.Paths[string(session.PathSnapshot)], s.turns()), "", "gates that fired: "+countsText(s.Gates))
 	g.print(w, map[int]bool{1: true, 2: true, 3: true}, []string{"", "", styleBold, styleTeal, styleDim})
 }
 
+// turns counts them by what served them.
+func (s *sceneReport) turns() (n int64) {
+	for _, k := range s.Paths {
+		n += k
+	}
+	return n
+}
+
+func milliseconds(v float64) string { return fmt.Sprintf("%.1f ms", v) }
+
 // anew is what was not read from cache.
 func (b *billReport) anew() usage.Tokens { return b.Read - b.Usage.Cached }
-
-// servedText names the paths as a person reads them.
-func servedText(paths map[string]int64) string {
-	if n := paths[string(session.PathSnapshot)]; len(paths) == 1 && n > 0 {
-		return "rows, all " + count(n)
-	}
-	return countsText(paths)
-}
 
 func (s *sceneReport) printFolds(w io.Writer, p paint) {
 	if len(s.Folds) == 0 {
@@ -202,17 +215,20 @@ func (s *sceneReport) printFolds(w io.Writer, p paint) {
 	}
 	fmt.Fprintln(w)
 	g := grid{paint: p}
-	g.add("FOLDS", "TURN", "MESSAGES", "PROMPT", "", "UNCHANGED BEFORE IT", "")
+	g.add("FOLD", "TURN", "MESSAGES", "PROMPT, TOKENS", "", "SAME BEFORE IT", "")
 	for _, f := range s.Folds {
 		what := printable(f.Topic)
 		if len(f.Children) > 0 {
-			what = "with " + strings.Join(f.Children, ", ") + " in it · " + what
+			what = "takes in " + strings.Join(f.Children, ", ") + ": " + what
 		}
-		g.add(f.Block, count(int64(f.Turn)), count(f.Elements), tokensText(f.PromptBefore)+" → "+tokensText(f.PromptAfter),
-			change(float64(f.PromptBefore), float64(f.PromptAfter)), bytesText(int64(f.PrefixBytes))+", "+tokensText(f.CachedAfter)+" tokens from cache", clip(what, 60))
+		g.add(f.Block, count(int64(f.Turn)), count(f.Elements), count(int64(f.PromptBefore))+" → "+count(int64(f.PromptAfter)),
+			change(float64(f.PromptBefore), float64(f.PromptAfter)), bytesText(int64(f.PrefixBytes)), clip(what, topicWidth))
 	}
-	g.print(w, map[int]bool{1: true, 2: true, 3: true, 4: true}, []string{styleBold, "", "", "", styleTeal, "", styleDim})
+	g.print(w, map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true}, []string{styleBold, "", "", "", styleTeal, "", styleDim})
 }
+
+// topicWidth keeps a line of the table of folds within a hundred columns.
+const topicWidth = 40
 
 func clip(s string, n int) string {
 	r := []rune(s)
@@ -222,33 +238,39 @@ func clip(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// meaning says in two lines what the figures mean, and what they do not.
+// meaning says in two lines what the figures mean, and then what they do not.
 func (r *demoReport) meaning(w io.Writer, p paint) {
 	fmt.Fprintf(w, "\n%s\n", p.in(styleBold, "What this means"))
 	folds, bad := 0, len(r.failed())
 	var less []string
 	for _, s := range r.Scenes {
 		folds += len(s.Folds)
-		if s.Direct.Priced && s.Through.Priced {
-			less = append(less, strings.TrimPrefix(change(s.Direct.Cost, s.Through.Cost), "−")+" less on "+s.Model)
+		if c := change(s.Direct.Cost, s.Through.Cost); strings.HasPrefix(c, "−") {
+			less = append(less, strings.TrimPrefix(c, "−")+" less on "+s.Model)
 		}
 	}
 	switch {
 	case bad > 0:
 		fmt.Fprintf(w, "  %s\n", p.in(styleRed, fmt.Sprintf("%d of the checks failed: what Holdfast promises did not hold here.", bad)))
-	case folds == 0:
-		fmt.Fprintln(w, "  The session was too short to fold: Holdfast passed it on and kept the books.")
+	case folds == 0 || less == nil:
+		fmt.Fprintln(w, "  So short a session has nothing to fold: Holdfast passed it on and kept the books.")
 	default:
-		fmt.Fprintf(w, "  The agent did the same work, reply for reply, for %s. Writing the folds is paid for in that.\n", strings.Join(less, " and "))
-		fmt.Fprintln(w, "  Nothing the model had not summed up itself was changed, and all of it can still be searched and read in full.")
+		fmt.Fprintf(w, "  The agent did the same work, reply for reply, for %s.\n", strings.Join(less, " and "))
+		fmt.Fprintln(w, "  Only what the model summed up itself was taken out, and all of it can be searched and read.")
 	}
-	fmt.Fprintf(w, "  %s\n", p.in(styleDim, "The model is scripted, its cache simulated: what a request shares with the one before it, for 5 minutes (chat 10). A real model sums up differently."))
+	for _, line := range []string{
+		"The model is scripted; a real one folds at other places and writes other summaries. Its cache",
+		"is simulated: what a request shares with the one before, for 5 minutes (chat: 10); twice in the",
+		"session a person is away for longer. Output and prompts are counted at four bytes a token.",
+	} {
+		fmt.Fprintf(w, "  %s\n", p.in(styleDim, line))
+	}
 }
 
 // tokensText is a number of tokens short enough for a column.
-func tokensText(n usage.Tokens) string {
+func tokensText(n float64) string {
 	if n >= 1_000_000 {
-		return fmt.Sprintf("%.2f M", float64(n)/1e6)
+		return fmt.Sprintf("%.2f M", n/1e6)
 	}
 	return count(int64(n))
 }
@@ -271,5 +293,13 @@ func change(from, to float64) string {
 
 // invite says how to look at what was played.
 func (c *cli) invite(st *stage) {
-	fmt.Fprintf(c.notes(), "\nThe inspector stays open until Ctrl-C.\n  curl -H \"Authorization: Bearer $(cat %s)\" http://%s/hf/v1/sessions\n", st.app.paths.tokenFile(), st.app.Inspector)
+	program, err := os.Executable()
+	if err != nil {
+		program = "holdfast"
+	}
+	set := "HOLDFAST_HOME=" + st.home + " "
+	if runtime.GOOS == "windows" {
+		set = "set HOLDFAST_HOME=" + st.home + "& "
+	}
+	fmt.Fprintf(c.notes(), "\nThe inspector stays open until Ctrl-C. To look at the sessions, in another terminal:\n\n  %s%s open\n", set, program)
 }

@@ -135,8 +135,8 @@ func quantilesOf(d []time.Duration) quantile {
 // checks are what the demo makes sure of.
 func (w *follower) checks(r *sceneReport, s *session.SessionView, turns []session.TurnView, direct, through playing) []check {
 	return []check{
-		{fmt.Sprintf("all %d replies the agent got are word for word those it got directly", len(through.said)), sameWork(direct, through)},
-		{fmt.Sprintf("%d requests passed a strict model: signatures, calls with their results, order of roles", r.Through.Requests), refusals(r)},
+		{fmt.Sprintf("all %d replies are word for word those the agent got directly", len(through.said)), sameWork(direct, through)},
+		{fmt.Sprintf("%d requests passed a strict model: signatures, calls and results, order of roles", r.Through.Requests), refusals(r)},
 		w.prefixCheck(r),
 		w.replayCheck(turns),
 		w.soundCheck(s.ID),
@@ -165,7 +165,7 @@ func refusals(r *sceneReport) string {
 
 // prefixCheck: what stands before a fold is, byte for byte, what stood there.
 func (w *follower) prefixCheck(r *sceneReport) check {
-	c := check{Says: fmt.Sprintf("everything before each of %d folds stayed as it was, byte for byte", len(r.Folds))}
+	c := check{Says: fmt.Sprintf("before each of %d folds the request stayed as it was, byte for byte", len(r.Folds))}
 	if len(r.Folds) == 0 {
 		c.Says = "nothing was folded in so short a session"
 	}
@@ -184,13 +184,13 @@ func (w *follower) prefixCheck(r *sceneReport) check {
 // replayCheck: the ledger gives back the very bytes the model got.
 func (w *follower) replayCheck(turns []session.TurnView) check {
 	same, fault := w.replayed(turns)
-	return check{fmt.Sprintf("the last %d requests, rebuilt from the ledger, are the bytes the model got", same), fault}
+	return check{fmt.Sprintf("the last %d requests rebuilt from the ledger are the bytes the model got", same), fault}
 }
 
 // soundCheck renders the whole ledger again.
 func (w *follower) soundCheck(id string) check {
 	v, err := w.app.engine.verify(w.ctx, id)
-	c := check{Says: fmt.Sprintf("every sum and every turn of the ledger verified: %s messages, %s rows, %s turns",
+	c := check{Says: fmt.Sprintf("the ledger verified, every sum and turn: %s messages, %s rows, %s turns",
 		count(int64(v.Elements)), count(int64(v.Rows)), count(int64(v.Turns)))}
 	switch {
 	case err != nil:
@@ -217,7 +217,7 @@ func comparedCheck(turns []session.TurnView) check {
 	for _, t := range turns {
 		n[string(t.Compared)]++
 	}
-	c := check{Says: "served from rows and from the whole history alike: " + countsText(n)}
+	c := check{Says: "the view from rows compared with that from the whole history: " + countsText(n)}
 	if k := n[string(session.Different)]; k > 0 {
 		c.Failed = fmt.Sprintf("%d turns differed", k)
 	}
