@@ -113,6 +113,15 @@
     if (mark) location.href = mark.dataset.href;
   });
 
+  // --- charts --------------------------------------------------------------
+  // What a part of a picture is stands under it while it is pointed at.
+  const explain = (e) => {
+    const part = e.target.closest?.("[data-explain]"), card = part?.closest(".card"), line = card && $("[data-explained]", card);
+    if (line) line.textContent = part.dataset.explain;
+  };
+  document.addEventListener("pointerover", explain);
+  document.addEventListener("focusin", explain);
+
   // --- live ----------------------------------------------------------------
   // Events say that something changed, never what to draw. The page is asked
   // for again and its live parts are morphed into place, which keeps scroll,

@@ -197,7 +197,7 @@ func cookieName(r *http.Request) string {
 // welcome leads the browser on by a navigation that starts on our own page; a
 // redirect would still count as coming from the file, without the cookie. The
 // path needs no escaping: innerPath lets nothing through that does.
-const welcome = `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><title>Holdfast</title><a href="%[1]s">Open the inspector</a></html>`
+const welcome = `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><link rel="icon" href="data:,"><title>Holdfast</title><a href="%[1]s">Open the inspector</a></html>`
 
 func (g *Inspector) login(w http.ResponseWriter, r *http.Request) {
 	code, next := loginOf(w, r)

@@ -122,8 +122,11 @@ type SpanView struct {
 	Tokens   usage.Tokens `json:"tokens"`
 	Anchor   int64        `json:"anchor"`
 	Children []string     `json:"children"`
-	Topic    string       `json:"topic"`
-	Saved    struct {
+	// Within is the block of a higher tier that holds this one, "" for a block
+	// that stands in the view.
+	Within string `json:"within,omitempty"`
+	Topic  string `json:"topic"`
+	Saved  struct {
 		Projected float64 `json:"projected"`
 		Realised  float64 `json:"realised"`
 	} `json:"saved"`

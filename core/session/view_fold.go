@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"slices"
 
 	"holdfast/core/fold"
 	"holdfast/core/usage"
@@ -45,6 +46,9 @@ func Spans(cover []Cover, k *fold.State, rh fold.Rhythm) []SpanView {
 		for i, iv := range c.Intervals {
 			s := SpanView{Block: c.Block, From: iv[0], To: iv[1], Anchor: c.Anchor, Children: c.Children}
 			if b := k.Block(blockNumber(c.Block)); b != nil {
+				if b.Parent != 0 {
+					s.Within = BlockName(b.Parent)
+				}
 				s.Tier, s.Topic = b.Tier, cmp.Or(b.Topic, b.From+"\u2013"+b.To)
 				if i == 0 {
 					s.Tokens = b.Tokens
@@ -66,4 +70,52 @@ func CarrierTokens(cover []Cover, k *fold.State) (n usage.Tokens) {
 		}
 	}
 	return n
+}
+
+// Consumed is what blocks cover that others hold: the places of their elements,
+// which pos tells by element number. Blocks that stand in the view are in the
+// checkpoint's coverage.
+func Consumed(k *fold.State, pos map[int64]int64) (out []Cover) {
+	for i := range k.Blocks {
+		if b := &k.Blocks[i]; b.Status == fold.Consumed {
+			c := Cover{Block: BlockName(b.ID), Intervals: runs(places(k, b, pos))}
+			for _, child := range b.Children {
+				c.Children = append(c.Children, BlockName(child))
+			}
+			if len(c.Intervals) > 0 {
+				c.Anchor = c.Intervals[0][0]
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// places are the positions of a block's elements and of those its children
+// hold. A child is older than its parent, so this ends.
+func places(k *fold.State, b *fold.Block, pos map[int64]int64) (out []int64) {
+	for _, n := range b.Elems {
+		if p, ok := pos[n]; ok {
+			out = append(out, p)
+		}
+	}
+	for _, id := range b.Children {
+		if child := k.Block(id); child != nil && child.ID < b.ID {
+			out = append(out, places(k, child, pos)...)
+		}
+	}
+	return out
+}
+
+// runs joins positions into half-open intervals.
+func runs(ps []int64) (out [][2]int64) {
+	slices.Sort(ps)
+	for _, p := range ps {
+		if n := len(out) - 1; n >= 0 && p <= out[n][1] {
+			out[n][1] = p + 1
+			continue
+		}
+		out = append(out, [2]int64{p, p + 1})
+	}
+	return out
 }

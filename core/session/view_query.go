@@ -83,6 +83,7 @@ type TurnPoint struct {
 	CostMicros        int64
 	Unpriced          bool
 	Changed           bool
+	Rounds            int64 // requests of the turn; the usage is theirs together
 }
 
 // GroupTotals are the sums over all sessions of one client.

@@ -174,12 +174,12 @@ func (d *DB) TurnPoints(ctx context.Context, ledger string, limit int) (out []se
 	}
 	err = d.view(ctx, "points", func(ctx context.Context, c *conn) error {
 		return c.query(ctx, `SELECT * FROM (SELECT id, at, input, cached, cache_write, output, source, bytes_in, bytes_out, prefix_same, path,
-			gate, cost_micros, priced, first_change IS NOT NULL FROM turn WHERE `+where+` ORDER BY id DESC LIMIT ?2) ORDER BY 1`, func(r *row) error {
+			gate, cost_micros, priced, first_change IS NOT NULL, rounds FROM turn WHERE `+where+` ORDER BY id DESC LIMIT ?2) ORDER BY 1`, func(r *row) error {
 			out = append(out, session.TurnPoint{ID: r.num(0), At: r.num(1),
 				Usage: usage.Usage{Input: usage.Tokens(r.num(2)), Cached: usage.Tokens(r.num(3)),
 					CacheWrite: usage.Tokens(r.num(4)), Output: usage.Tokens(r.num(5)), Source: usage.Source(r.text(6))},
 				BytesIn: r.num(7), BytesOut: r.num(8), PrefixSame: r.num(9), Path: session.Path(r.text(10)), Gate: r.text(11),
-				CostMicros: r.num(12), Unpriced: !r.flag(13), Changed: r.flag(14)})
+				CostMicros: r.num(12), Unpriced: !r.flag(13), Changed: r.flag(14), Rounds: r.num(15)})
 			return nil
 		}, ledger, int64(limit))
 	})

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"holdfast/core/fold"
 	"holdfast/core/session"
@@ -126,9 +127,30 @@ func (d *DB) Coverage(ctx context.Context, ledger string) (v session.CoverageVie
 		if err := liveRuns(ctx, c, &h, &v); err != nil {
 			return err
 		}
-		return checkpoints(ctx, c, &h, &k, &v)
+		if err := checkpoints(ctx, c, &h, &k, &v); err != nil {
+			return err
+		}
+		return consumed(ctx, c, &h, &k, &v)
 	})
 	return v, err
+}
+
+// consumed adds the spans of blocks that others hold, behind those that stand
+// in the view. Where each element is, is read only if there are any.
+func consumed(ctx context.Context, c *conn, h *session.Head, k *fold.State, v *session.CoverageView) error {
+	held := func(b fold.Block) bool { return b.Status == fold.Consumed }
+	if !slices.ContainsFunc(k.Blocks, held) {
+		return nil
+	}
+	pos := map[int64]int64{}
+	err := c.query(ctx, "SELECT elem, pos FROM snap_rows WHERE ledger_id = ? AND epoch = ? AND kind <> 'carrier'", func(r *row) error {
+		pos[r.num(0)] = r.num(1)
+		return nil
+	}, h.Ledger, h.Epoch)
+	if err == nil {
+		v.Spans = append(v.Spans, session.Spans(session.Consumed(k, pos), k, fold.OpenRhythm(h.Rhythm))...)
+	}
+	return err
 }
 
 // liveRuns joins neighbouring live positions into intervals.

@@ -71,6 +71,8 @@ type Options struct {
 	Health func() Health
 	Hub    *Hub
 	Log    *slog.Logger
+	// Tier is the disk KV tier; one that is off says so.
+	Tier Tier
 	// Desk is set where a process runs, nil where only its files are read.
 	Desk *Desk
 }
@@ -112,9 +114,7 @@ func (a *API) Register(mux *http.ServeMux) {
 	} {
 		mux.HandleFunc(pattern, a.serve(h))
 	}
-	for _, pattern := range []string{"GET /hf/v1/kv", "DELETE /hf/v1/kv", "POST /hf/v1/kv/prune"} {
-		mux.HandleFunc(pattern, a.serve(noTier))
-	}
+	a.registerKV(mux)
 	if a.Desk != nil {
 		a.registerDesk(mux)
 	}
@@ -185,9 +185,4 @@ func writeJSON(w http.ResponseWriter, v any) error {
 func NotFound(w http.ResponseWriter, _ *http.Request) {
 	(&guard.Problem{Status: http.StatusNotFound, Code: "no_such_path", Title: "There is nothing at this path.",
 		Hint: "The routes are listed in the help; check the method too."}).Write(w)
-}
-
-func noTier(http.ResponseWriter, *http.Request) error {
-	return &guard.Problem{Status: http.StatusNotFound, Code: "kv_off", Title: "There is no KV tier in this build.",
-		Hint: "Sessions are served as usual; only the engine's cache is not kept on disk."}
 }

@@ -130,7 +130,7 @@ func newAPI(s *shelf, k *knobs) (*API, http.Handler) {
 		Verify: func(_ context.Context, id string) (Verification, error) {
 			return Verification{Session: id, Sound: true, Faults: []string{}}, s.fault
 		},
-		Health: func() Health { return Health{true, "v", "i"} },
+		Health: func() Health { return Health{true, "v", "i"} }, Tier: newStore(),
 	})
 	mux := http.NewServeMux()
 	a.Register(mux)
@@ -187,9 +187,6 @@ func TestRoutes(t *testing.T) {
 		{"PUT", "/hf/v1/bypass", `{"on":true}`, 200, `{"on":true}`},
 		{"PUT", "/hf/v1/bypass", `{}`, 400, `"code":"body"`},
 		{"POST", "/hf/v1/bypass", `{"on":true}`, 404, `"code":"no_such_path"`},
-		{"GET", "/hf/v1/kv", "", 404, `"code":"kv_off"`},
-		{"DELETE", "/hf/v1/kv", "", 404, `"code":"kv_off"`},
-		{"POST", "/hf/v1/kv/prune", "", 404, `"code":"kv_off"`},
 		{"GET", "/metrics", "", 200, `holdfast_gates_total{gate="R1"} 3`},
 		{"GET", "/nowhere", "", 404, `"code":"no_such_path"`},
 	} {

@@ -32,6 +32,7 @@ func (a *API) metrics(w http.ResponseWriter, r *http.Request) error {
 	for _, g := range slices.Sorted(maps.Keys(s.Chain.Gates)) {
 		fmt.Fprintf(&b, "holdfast_gates_total{gate=%q} %d\n", g, s.Chain.Gates[g])
 	}
+	kvMetrics(&b, a.Tier.Status())
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	w.Write([]byte(b.String()))
 	return nil

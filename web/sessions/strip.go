@@ -49,7 +49,7 @@ func newStrip(id string, c session.CoverageView) strip {
 		tier := min(max(v.Tier, 1), 3)
 		s.tiers = max(s.tiers, tier)
 		b := s.box(v.From, v.To, v.Block, spanSays(v))
-		b.Tier, b.Class, b.URL = tier, "fill-tier"+strconv.Itoa(tier), s.rows(v.From)+"&block="+v.Block
+		b.Tier, b.Class, b.URL = tier, "fill-tier"+strconv.Itoa(tier), s.rows(v.From)
 		s.spans = append(s.spans, b)
 	}
 	for _, v := range c.Live {
@@ -223,6 +223,9 @@ func spanSays(v session.SpanView) string {
 	if v.Tokens > 0 {
 		s += ", " + layout.Count(int64(v.Tokens)) + " tokens folded"
 	}
+	if v.Within != "" {
+		s += ", now held by " + v.Within
+	}
 	if len(v.Children) > 0 {
 		s += ", holds " + strings.Join(v.Children, ", ")
 	}
@@ -274,8 +277,10 @@ func (s *strip) summary() string {
 	}
 	blocks := map[string]bool{}
 	for _, v := range s.Spans {
-		gone += int64(v.Tokens)
-		blocks[v.Block] = true
+		if v.Within == "" {
+			gone += int64(v.Tokens)
+			blocks[v.Block] = true
+		}
 	}
 	out := fmt.Sprintf("%s live tokens in %s", layout.Count(live), layout.Plural(int64(len(s.Live)), "run", "runs"))
 	if len(blocks) > 0 {

@@ -1,7 +1,9 @@
 package sessions
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"holdfast/core/session"
 	"holdfast/web/layout"
@@ -20,6 +22,7 @@ type tokenChart struct {
 	window                     float64
 	folds, gates               []box
 	estimate                   bool
+	perByte                    float64 // tokens, for the estimate
 }
 
 // chartPoints is how many places the chart has at most, and chartTurns how many
@@ -37,6 +40,7 @@ func newTokenChart(points []session.TurnPoint, checkpoints []session.CheckpointV
 		return c
 	}
 	c.first, c.last = points[0].ID, points[c.n-1].ID
+	c.perByte = perByte(points)
 	buckets := min(c.n, chartPoints)
 	for b := range buckets {
 		c.add(points[b*c.n/buckets : (b+1)*c.n/buckets])
@@ -57,8 +61,7 @@ func (c *tokenChart) add(turns []session.TurnPoint) {
 	for _, t := range turns {
 		u := t.Usage
 		fresh, write, cached = fresh+float64(u.Input), write+float64(u.CacheWrite), cached+float64(u.Cached)
-		direct += float64(u.Total()) * asked(t)
-		c.estimate = c.estimate || asked(t) != 1
+		direct += c.asked(t)
 	}
 	n := float64(len(turns))
 	total := fresh + write + cached
@@ -70,33 +73,72 @@ func (c *tokenChart) add(turns []session.TurnPoint) {
 	c.hit = append(c.hit, 100*layout.Share(cached, total))
 }
 
-// asked is how much more the client asked for than was sent: the ratio of the
-// bodies, an estimate for tokens.
-func asked(t session.TurnPoint) float64 {
-	if t.BytesOut <= 0 || t.BytesIn <= t.BytesOut {
-		return 1
-	}
-	return float64(t.BytesIn) / float64(t.BytesOut)
-}
-
-func (c *tokenChart) mark(points []session.TurnPoint, checkpoints []session.CheckpointView) {
-	place := func(i int) float64 { return (float64(i) + 0.5) / float64(c.n) }
-	for i, t := range points {
-		if t.Gate != "" {
-			c.gates = append(c.gates, box{X: place(i), Says: fmt.Sprintf("Turn %d left the snapshot path: gate %s.", t.ID, t.Gate), URL: fmt.Sprintf("/ui/turns/%d", t.ID)})
+// perByte is how many tokens a byte of a body is, over the turns that were one
+// request each.
+func perByte(points []session.TurnPoint) float64 {
+	var tokens, size float64
+	for _, t := range points {
+		if t.Rounds <= 1 {
+			tokens, size = tokens+float64(t.Usage.Total()), size+float64(t.BytesOut)
 		}
 	}
+	return layout.Share(tokens, size)
+}
+
+// asked is what the client asked the model to read: what was sent, unless
+// something was folded away or it took several requests; then an estimate from
+// the size of its body.
+func (c *tokenChart) asked(t session.TurnPoint) float64 {
+	if t.Rounds <= 1 && (t.BytesOut <= 0 || t.BytesIn <= t.BytesOut) {
+		return float64(t.Usage.Total())
+	}
+	c.estimate = true
+	return float64(t.BytesIn) * c.perByte
+}
+
+// mark finds the turns worth a mark: those that left the snapshot path, and
+// those before which something was folded. Old checkpoints are let go of, so a
+// fold also shows by what it did: more came in, and far less went out.
+func (c *tokenChart) mark(points []session.TurnPoint, checkpoints []session.CheckpointView) {
+	sealed := sealedAt(points, checkpoints)
+	for i, t := range points {
+		x, url := (float64(i)+0.5)/float64(c.n), fmt.Sprintf("/ui/turns/%d", t.ID)
+		if t.Gate != "" {
+			c.gates = append(c.gates, box{X: x, Says: fmt.Sprintf("Turn %d left the snapshot path: gate %s.", t.ID, t.Gate), URL: url})
+		}
+		switch seq, ok := sealed[i]; {
+		case i > 0 && shrank(points[i-1], t):
+			c.folds = append(c.folds, box{X: x, URL: url, Says: fmt.Sprintf("Folded: turn %d sent %s, the turn before %s.",
+				t.ID, layout.Bytes(t.BytesOut), layout.Bytes(points[i-1].BytesOut))})
+		case ok && !c.markedAt(float64(i-1)/float64(c.n)) && !(i+1 < c.n && shrank(t, points[i+1])):
+			c.folds = append(c.folds, box{X: x, URL: url, Says: fmt.Sprintf("Fold sealed by checkpoint %d, before turn %d.", seq, t.ID)})
+		}
+	}
+}
+
+// markedAt reports whether a fold is marked at or behind a place.
+func (c *tokenChart) markedAt(x float64) bool {
+	k := len(c.folds) - 1
+	return k >= 0 && c.folds[k].X >= x
+}
+
+// shrank reports whether something was folded between two turns.
+func shrank(before, t session.TurnPoint) bool {
+	return t.BytesIn >= before.BytesIn && t.BytesOut < before.BytesOut*4/5
+}
+
+// sealedAt is, by the index of a turn, the checkpoint of the fold that stood
+// before it.
+func sealedAt(points []session.TurnPoint, checkpoints []session.CheckpointView) map[int]int64 {
+	out := map[int]int64{}
 	for _, k := range checkpoints {
 		if k.Reason != "fold" && k.Reason != "inherit" {
 			continue
 		}
-		for i, t := range points {
-			if t.At >= k.At || i == c.n-1 {
-				c.folds = append(c.folds, box{X: place(i), Says: fmt.Sprintf("Fold sealed by checkpoint %d, before turn %d.", k.Seq, t.ID), URL: fmt.Sprintf("/ui/turns/%d", t.ID)})
-				break
-			}
-		}
+		i, _ := slices.BinarySearchFunc(points, k.At, func(t session.TurnPoint, at int64) int { return cmp.Compare(t.At, at) })
+		out[min(i, len(points)-1)] = k.Seq
 	}
+	return out
 }
 
 // says is the chart in one sentence.
@@ -120,7 +162,7 @@ func (c *tokenChart) twin(points []session.TurnPoint) (out []twinRow) {
 	n := min(20, len(points))
 	for b := range n {
 		part := points[b*len(points)/n : (b+1)*len(points)/n]
-		var one tokenChart
+		one := tokenChart{perByte: c.perByte}
 		one.add(part)
 		out = append(out, twinRow{part[0].ID, part[len(part)-1].ID, one.sent[0], one.direct[0], one.hit[0]})
 	}
