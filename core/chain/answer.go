@@ -194,7 +194,8 @@ func docOf(e *session.Element, m *chat.Message, mine bool) fold.Doc {
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Kind {
 		case chat.Text, chat.ToolResult:
-			d.Text += p.Text + "\n"
+			text, _ := fold.Readable(m, p.Text)
+			d.Text += text + "\n"
 		case chat.ToolCall:
 			d.Text += p.Tool + " " + p.Text + "\n"
 		}

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 
 	"holdfast/core/chat"
@@ -58,7 +59,8 @@ const firstWords = 60
 const mediaTokens usage.Tokens = 1_600
 
 // Describe reads an element's figures. N and Ref are the ledger's to fill in,
-// and so is Tokens where it knows better.
+// and so is Tokens where it knows better. A payload is no text wherever it
+// stands: it counts as one image.
 func Describe(m *chat.Message) Element {
 	e := Element{Role: m.Role, Key: m.Key, Fixed: fixedType(m.Type), Cores: make([]Core, len(m.Parts))}
 	bytes := len(m.Stripped)
@@ -68,19 +70,34 @@ func Describe(m *chat.Message) Element {
 	e.Tokens = usage.EstimateBytes(bytes)
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		c := Core{Kind: p.Kind, Tool: p.Tool, Call: p.CallID, Chars: utf8.RuneCountInString(p.Text), Tokens: EstimateText(p.Text)}
+		text, media := Readable(m, p.Text)
+		c := Core{Kind: p.Kind, Tool: p.Tool, Call: p.CallID, Chars: utf8.RuneCountInString(text), Tokens: EstimateText(text)}
 		if p.Kind == chat.Media {
-			c.Chars, c.Tokens = 0, mediaTokens
-			e.Tokens += mediaTokens
+			c.Chars, c.Tokens, media = 0, 0, 1
 		}
+		c.Tokens += mediaTokens * usage.Tokens(media)
+		e.Tokens += mediaTokens * usage.Tokens(media)
 		if p.Kind == chat.Opaque && e.Fixed == "" {
 			e.Fixed = fixedType(typeOf(p.Text))
 		}
 		e.Chars += c.Chars
 		e.Cores[i] = c
 	}
-	e.First = firstOf(m.Parts)
+	e.First = firstOf(m)
 	return e
+}
+
+// Readable is a text of an element with a word in the place of each base64
+// payload, and how many there were: images inside a tool result, above all.
+func Readable(m *chat.Message, text string) (string, int) {
+	n := 0
+	for _, s := range m.Media {
+		payload := string(s.Of(m.Stripped))
+		if k := strings.Count(text, payload); k > 0 {
+			text, n = strings.ReplaceAll(text, payload, mediaWord), n+k
+		}
+	}
+	return text, n
 }
 
 // fixedType knows the item types that declare something or stand for a history.
@@ -105,12 +122,13 @@ func typeOf(block string) string {
 }
 
 // firstOf are the first words an element says, or the call it makes.
-func firstOf(parts []chat.Part) string {
+func firstOf(m *chat.Message) string {
 	var call string
-	for i := range parts {
-		switch p := &parts[i]; p.Kind {
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; p.Kind {
 		case chat.Text, chat.ToolResult:
-			if s := headOf(p.Text, firstWords); s != "" {
+			text, _ := Readable(m, p.Text)
+			if s := headOf(text, firstWords); s != "" {
 				return s
 			}
 		case chat.ToolCall:

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"holdfast/core/chat"
 	"holdfast/core/usage"
 )
 
@@ -174,5 +175,34 @@ func TestDescribe(t *testing.T) {
 	e := Describe(m)
 	if e.Chars != 20 || e.First != "look at this please" || e.Cores[1].Tokens != mediaTokens || e.Tokens != mediaTokens+usage.EstimateBytes(len(m.Stripped)) {
 		t.Errorf("%+v", e)
+	}
+}
+
+// C34: a base64 payload is never counted as text, wherever it stands, nor shown
+// as one.
+func TestPayloadsAreNoText(t *testing.T) {
+	payload := strings.Repeat("QUJD", 40_000)
+	block := `{"source":{"data":"` + payload + `","type":"base64"},"type":"image"}`
+	m := message(chat.Tool, chat.Part{Kind: chat.ToolResult, CallID: "c1", Text: "a screenshot\n" + block})
+	at := strings.Index(string(m.Stripped), payload)
+	m.Media = []chat.Span{{Start: at, End: at + len(payload)}}
+	e := Describe(m)
+	if c := e.Cores[0]; c.Chars > 100 || c.Tokens < mediaTokens || c.Tokens > mediaTokens+50 || e.Tokens > mediaTokens+50 || e.Chars != c.Chars {
+		t.Errorf("%d characters, %d tokens of %d", c.Chars, c.Tokens, e.Tokens)
+	}
+	if strings.Contains(e.First, "QUJD") {
+		t.Errorf("it begins with %s", e.First)
+	}
+	k := newTalk(t).system("s").user("go").call("shot", "{}")
+	k.add(m)
+	k.rounds(4, 2_000).tail()
+	k.fold("m1", "m8")
+	if out := k.run(ToolDecompress, `{"blockId":"b1"}`); strings.Contains(out.Result, "QUJDQUJD") || !strings.Contains(out.Result, mediaWord) {
+		t.Errorf("the fold is shown as %.300s", out.Result)
+	}
+	k.lim = Limits{Window: 4_000}
+	k.turn(usage.Usage{})
+	if slices.ContainsFunc(k.st.Overlays, func(o Shortened) bool { return k.msgs[o.Elem] == m }) {
+		t.Errorf("an image is cut as if it were text: %+v", k.st.Overlays)
 	}
 }

@@ -106,6 +106,7 @@ const (
 	pageHead       = "[%s, page %d of %d]\n"
 	pageNext       = "\n[page %d of %d; go on with page %d]"
 	originalGone   = "(original no longer kept)"
+	mediaWord      = "(media)"
 	searchNone     = "Nothing found for %q. Try other words.\n"
 	searchLine     = "%d. %s (%s)%s: %s\n"
 	searchIn       = ", in fold %s"

@@ -51,19 +51,20 @@ func (t Texts) transcript(e *Element) string {
 	var s strings.Builder
 	s.WriteString(head)
 	for i := range m.Parts {
-		s.WriteString(partText(&m.Parts[i]))
+		s.WriteString(partText(m, &m.Parts[i]))
 	}
 	return s.String()
 }
 
-func partText(p *chat.Part) string {
+func partText(m *chat.Message, p *chat.Part) string {
 	switch p.Kind {
 	case chat.Reasoning, chat.Empty:
 		return ""
 	case chat.ToolCall:
 		return "call " + p.Tool + " " + p.Text + "\n"
 	case chat.Media:
-		return "(media)\n"
+		return mediaWord + "\n"
 	}
-	return p.Text + "\n"
+	text, _ := Readable(m, p.Text)
+	return text + "\n"
 }
