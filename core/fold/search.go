@@ -57,6 +57,8 @@ type Index struct {
 	ids      map[string]int32
 	terms    []string
 	postings [][]posting
+	// words are the terms of the words seen so far.
+	words map[string][]int32
 	// grams lists the terms that contain a character bigram.
 	grams map[gram][]int32
 	// length is the number of terms in all documents.
@@ -81,12 +83,30 @@ func (x *Index) Len() int { return len(x.docs) }
 // Add appends a document; its Index in a Hit is the Len before.
 func (x *Index) Add(d Doc) {
 	doc, length := int32(len(x.docs)), 0
-	terms(d.Text, func(term string) {
-		length++
-		x.post(x.number(term), doc)
+	runs(d.Text, func(run string, kind script) {
+		for _, term := range x.termsOf(run, kind) {
+			length++
+			x.post(term, doc)
+		}
 	})
 	x.docs = append(x.docs, indexed{d.Text, length})
 	x.length += length
+}
+
+// termsOf are the numbers of a run's terms. A word is taken apart once: texts
+// repeat theirs, and that is most of the work.
+func (x *Index) termsOf(run string, kind script) (ids []int32) {
+	if known, ok := x.words[run]; ok {
+		return known
+	}
+	runTerms(run, kind, func(t string) { ids = append(ids, x.number(t)) })
+	if kind == scriptWord && len(run) <= maxWord {
+		if x.words == nil {
+			x.words = map[string][]int32{}
+		}
+		x.words[run] = ids
+	}
+	return ids
 }
 
 // post counts one more occurrence; documents arrive in order, so the one being

@@ -9,28 +9,38 @@ import (
 // their endings, the parts of compound identifiers beside the whole, and the
 // bigrams of runs written without spaces. emit is called in text order.
 func terms(text string, emit func(term string)) {
-	run, kind := make([]rune, 0, 32), scriptNone
-	flush := func() {
-		switch kind {
-		case scriptWord:
-			wordTerms(run, emit)
-		case scriptUnspaced:
-			bigramTerms(run, emit)
+	runs(text, func(run string, kind script) { runTerms(run, kind, emit) })
+}
+
+// runs cuts text where the script changes.
+func runs(text string, each func(run string, kind script)) {
+	from, kind := 0, scriptNone
+	for i, r := range text {
+		k := scriptOf(halfWidth(r))
+		if k == kind {
+			continue
 		}
-		run = run[:0]
+		if kind != scriptNone {
+			each(text[from:i], kind)
+		}
+		from, kind = i, k
 	}
-	for _, r := range text {
-		r = halfWidth(r)
-		k := scriptOf(r)
-		if k != kind {
-			flush()
-			kind = k
-		}
-		if k != scriptNone {
-			run = append(run, r)
-		}
+	if kind != scriptNone {
+		each(text[from:], kind)
 	}
-	flush()
+}
+
+// runTerms are the terms of one run.
+func runTerms(text string, kind script, emit func(term string)) {
+	run := []rune(text)
+	for i, r := range run {
+		run[i] = halfWidth(r)
+	}
+	if kind == scriptUnspaced {
+		bigramTerms(run, emit)
+		return
+	}
+	wordTerms(run, emit)
 }
 
 // script tells how a run of characters is cut into terms.
