@@ -157,7 +157,7 @@ func (e *Engine) probe(ctx context.Context, l *life) (p *probe, done func(), err
 		return nil, nil, err
 	}
 	done = func() {
-		sl.forget()
+		l.slots.change(sl, (*slot).forget)
 		l.slots.give(sl)
 	}
 	tokens, err := probeText(ctx, l.client)

@@ -59,6 +59,7 @@ type home struct{ dir string }
 // house is one run of everything: the tier, the engine and its driver.
 type house struct {
 	t       testing.TB
+	log     *slog.Logger
 	tier    *tier.Manager
 	sup     *engine.Supervisor
 	driver  *Engine
@@ -73,8 +74,8 @@ func limits() tier.Limits {
 	return tier.Limits{Budget: 1 << 30, Reserve: 1 << 20, MinTokens: 64}
 }
 
-// open starts tier and engine on a home.
-func open(t testing.TB, h home, s engine.Settings) *house {
+// furnish opens the tier of a home.
+func furnish(t testing.TB, h home) *house {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	m, err := tier.Open(t.Context(), tier.Options{Log: log, Limits: limits(), Store: func(context.Context) (tier.Segments, tier.Manifests, error) {
@@ -88,16 +89,22 @@ func open(t testing.TB, h home, s engine.Settings) *house {
 		t.Fatal(err)
 	}
 	<-m.Ready()
-	hand, err := engine.Handover(h.dir)
-	if err != nil {
+	return &house{t: t, tier: m, log: log}
+}
+
+// open starts tier and engine on a home.
+func open(t testing.TB, h home, s engine.Settings) *house {
+	t.Helper()
+	x := furnish(t, h)
+	var err error
+	if x.hand, err = engine.Handover(h.dir); err != nil {
 		t.Fatal(err)
 	}
-	x := &house{t: t, tier: m, hand: hand}
-	x.sup = engine.Start(s, hand, log, func(context.Context, time.Duration) error { return nil })
+	x.sup = engine.Start(s, x.hand, x.log, func(context.Context, time.Duration) error { return nil })
 	s = s.Normal()
-	x.driver = New(Options{Route: "local", Host: x.sup, Tier: m, Handover: hand, Settings: &s,
+	x.driver = New(Options{Route: "local", Host: x.sup, Tier: x.tier, Handover: x.hand, Settings: &s,
 		Weights:  engine.OpenWeights(filepath.Join(h.dir, "models.json")),
-		Findings: OpenFindings(filepath.Join(h.dir, "engines.json")), Log: log, Kept: x.keep})
+		Findings: OpenFindings(filepath.Join(h.dir, "engines.json")), Log: x.log, Kept: x.keep})
 	t.Cleanup(x.close)
 	x.identified()
 	return x

@@ -55,18 +55,30 @@ func (e *Engine) reckon(l *life, id, gen int) {
 	})
 }
 
-// settleStable finds the stable boundary of a slot's conversation.
+// settleStable finds the stable boundary of a slot's conversation. It waits for
+// a slot that is being saved; one that took another request is left to that.
 func (e *Engine) settleStable(ctx context.Context, l *life, id, gen int) error {
-	now, ok := l.slots.peek(id)
-	if !ok || now.gen != gen || now.stable > 0 || now.body == nil {
-		return nil
+	var ids []kv.Token
+	var stable kv.Tokens
+	for {
+		if err := l.slots.rest(ctx, id); err != nil {
+			return err
+		}
+		now, ok := l.slots.peek(id)
+		switch {
+		case !ok:
+			continue
+		case now.gen != gen || now.stable > 0 || now.body == nil:
+			return nil
+		case ids != nil:
+			l.slots.note(id, gen, func(s *slot) { s.held, s.stable = ids, stable })
+			continue
+		}
+		var err error
+		if ids, stable, err = stableOf(ctx, l.client, now.body, now.open); err != nil {
+			return err
+		}
 	}
-	ids, stable, err := stableOf(ctx, l.client, now.body, now.open)
-	if err != nil {
-		return err
-	}
-	l.slots.note(id, gen, func(s *slot) { s.held, s.stable = ids, stable })
-	return nil
 }
 
 // What stands for a reply and the next question where it is asked what of a

@@ -153,7 +153,7 @@ func (t *ticket) resident(ctx context.Context, n kv.Tokens, miss kv.MissReason) 
 				t.drop()
 				return err
 			}
-			t.slot.forget()
+			t.change((*slot).forget)
 		}
 		t.rest = string(miss)
 		return nil
@@ -201,13 +201,13 @@ func (t *ticket) restore(ctx context.Context, hit *tier.Hit, able Ability) (agai
 			outcome = tier.NotTried
 		}
 		t.e.settle(f, outcome, 0, t.restoring)
-		t.slot.forget()
+		t.change((*slot).forget)
 		t.drop()
 		return false, err
 	case err != nil || int(got.Tokens) != f.Tokens:
 		t.e.log.Warn("the engine did not take a stored state; the request is computed", "err", err, "restored", got.Tokens, "of", f.Tokens)
 		t.e.settle(f, tier.Rejected, 0, t.restoring)
-		t.slot.forget()
+		t.change((*slot).forget)
 		t.rest = string(kv.MissImportFailed)
 		if err := t.life.client.Erase(ctx, t.slot.id); engine.Gone(err) {
 			t.drop()
@@ -215,8 +215,10 @@ func (t *ticket) restore(ctx context.Context, hit *tier.Hit, able Ability) (agai
 		}
 		return false, nil
 	}
-	t.slot.forget()
-	t.slot.held = t.ids[:f.Tokens]
+	t.change(func(s *slot) {
+		s.forget()
+		s.held = t.ids[:f.Tokens]
+	})
 	t.filled, t.source = f, usage.FromDisk
 	t.promised = min(kv.Tokens(f.Tokens), kv.Tokens(len(t.ids)-1))
 	return false, t.warm()

@@ -8,11 +8,11 @@ import (
 	"holdfast/core/kv"
 )
 
-// slot is what is known of one of the engine's slots. Its fields belong to
-// whoever took it, id and the lock's own apart.
+// slot is what is known of one of the engine's slots. Only who took it changes
+// it, and under the lock of slots, so that others may read it under the same.
 type slot struct {
 	id   int
-	busy bool // guarded by slots.mu
+	busy bool
 
 	// held are tokens it certainly holds; it may hold more. nil: nothing known.
 	held []kv.Token
@@ -108,6 +108,14 @@ func (s *slots) peek(id int) (copy slot, ok bool) {
 		return slot{}, false
 	}
 	return *s.list[id], true
+}
+
+// change changes a slot by the one who took it: others look at what busy slots
+// hold, too.
+func (s *slots) change(sl *slot, change func(*slot)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(sl)
 }
 
 // note changes what is known of a slot that still has the content gen.

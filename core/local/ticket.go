@@ -117,8 +117,10 @@ func (t *ticket) abandon() {
 		if t.ids != nil {
 			held = held[:common(held, t.ids)]
 		}
-		t.slot.forget()
-		t.slot.held = held
+		t.change(func(s *slot) {
+			s.forget()
+			s.held = held
+		})
 	}
 	t.drop()
 }
@@ -133,15 +135,21 @@ func (t *ticket) drop() {
 
 // remember notes what the slot holds now, and has it reckoned with.
 func (t *ticket) remember() {
-	s := t.slot
-	if t.ids != nil {
-		s.held = t.ids
-	}
-	s.body, s.open, s.used = t.req.body, t.reason == "tool_calls", t.e.now()
-	s.convo, s.branch = t.call.Conversation, t.call.Branch
-	s.stable, s.gen = 0, s.gen+1
-	t.e.reckon(t.life, s.id, s.gen)
+	gen := 0
+	t.change(func(s *slot) {
+		if t.ids != nil {
+			s.held = t.ids
+		}
+		s.body, s.open, s.used = t.req.body, t.reason == "tool_calls", t.e.now()
+		s.convo, s.branch = t.call.Conversation, t.call.Branch
+		s.stable, s.gen = 0, s.gen+1
+		gen = s.gen
+	})
+	t.e.reckon(t.life, t.slot.id, gen)
 }
+
+// change changes what is known of the ticket's slot.
+func (t *ticket) change(change func(*slot)) { t.life.slots.change(t.slot, change) }
 
 // measure books how fast the engine computes. Short prompts say nothing.
 func (t *ticket) measure() {
