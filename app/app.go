@@ -194,6 +194,7 @@ func (a *App) took(c *config.Config, broken error) {
 		a.log.Info("settings taken up", "rollout", c.Rollout.Mode, "bypass", c.Bypass)
 	}
 	a.engine.hub.Publish("config", api.NewConfigView(c, a.settings.path, broken))
+	a.engine.kv.tier.wake()
 	if c.Rollout != a.rollout {
 		a.rollout = c.Rollout
 		a.engine.publishRollout(c.Rollout)

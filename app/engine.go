@@ -41,7 +41,7 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 			Hint: "holdfast doctor says what is wrong with " + p.ledgerFile()}
 	}
 	e.ledger, e.upstream = db, upstream.NewClient(own)
-	if e.kv, err = openKV(ctx, p, s, log.Logger); err != nil {
+	if e.kv, err = openKV(ctx, p, s, log.Logger, e.hub.Publish); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	e.upstream.Route(e.kv.sender)
@@ -53,7 +53,7 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 	}
 	e.api = api.New(api.Options{
 		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain.ReleaseGroups},
-		Status: e.status, Verify: e.verify, Hub: e.hub, Log: log.Logger,
+		Status: e.status, Verify: e.verify, Hub: e.hub, Log: log.Logger, Tier: e.kv.tier,
 		Health: func() api.Health { return api.Health{OK: true, Version: version(), Instance: instance} },
 	})
 	return e, nil
@@ -85,6 +85,7 @@ func (e *engine) keep(ctx context.Context, log *Log) {
 	budget := e.settings.Current().Ledger.Budget
 	var quiet rest
 	for {
+		e.kv.tier.follow(ctx, log.Logger)
 		e.tend(ctx, &budget, log.Logger)
 		quiet.check(e.chain.Status().Seen, func() { e.rest(ctx, log.Logger) })
 		select {
@@ -92,6 +93,7 @@ func (e *engine) keep(ctx context.Context, log *Log) {
 			return
 		case <-audits.C:
 			e.audit(ctx, log.Logger)
+		case <-e.kv.tier.changed:
 		case <-tick.C:
 		}
 	}

@@ -15,9 +15,7 @@ import (
 	llama "holdfast/core/engine"
 	"holdfast/core/kv"
 	"holdfast/core/local"
-	"holdfast/core/tier"
 	"holdfast/core/upstream"
-	"holdfast/storage/segment"
 	"holdfast/web/api"
 )
 
@@ -32,7 +30,7 @@ const flushTime = 20 * time.Second
 type kvHouse struct {
 	cfg     func() *config.Config
 	log     *slog.Logger
-	tier    *tier.Manager
+	tier    *kvTier
 	weights *llama.Weights
 	found   *local.Findings
 	// handover is the folder of managed engines' slot files, by engine name.
@@ -53,8 +51,8 @@ type driver struct {
 
 // openKV opens the tier. Engines are started by start, or by their first
 // request: a command that only looks at the home runs none.
-func openKV(ctx context.Context, p Paths, s *Settings, log *slog.Logger) (*kvHouse, error) {
-	m, err := openTier(ctx, p, s, log)
+func openKV(ctx context.Context, p Paths, s *Settings, log *slog.Logger, publish func(string, any)) (*kvHouse, error) {
+	m, err := openTier(ctx, p, s, log, publish)
 	if err != nil {
 		return nil, err
 	}
@@ -73,37 +71,6 @@ func (h *kvHouse) start() {
 			h.sender(name)
 		}
 	}
-}
-
-// openTier opens the store of the home. In mode off there is none, and nothing
-// is read or made.
-func openTier(ctx context.Context, p Paths, s *Settings, log *slog.Logger) (*tier.Manager, error) {
-	d := s.Current().KV.Disk
-	o := tier.Options{Log: log, Memory: machineMemory(), Limits: limitsOf(d)}
-	dir := kvFolder(p, d)
-	o.Configured = kv.StatusConfigured{Mode: d.Mode, Directory: dir, BudgetBytes: kv.Bytes(d.Budget), ReserveBytes: kv.Bytes(d.Reserve)}
-	if d.Mode != "off" {
-		o.Store = func(context.Context) (tier.Segments, tier.Manifests, error) {
-			st, err := segment.Open(dir, segment.Options{})
-			if err != nil {
-				return nil, nil, err
-			}
-			return st, st, nil
-		}
-	}
-	return tier.Open(ctx, o)
-}
-
-func kvFolder(p Paths, d config.KVDisk) string {
-	if d.Directory != "" {
-		return d.Directory
-	}
-	return filepath.Join(p.Data, "kv")
-}
-
-func limitsOf(d config.KVDisk) tier.Limits {
-	return tier.Limits{Budget: kv.Bytes(d.Budget), Auto: d.Mode == "auto", Reserve: kv.Bytes(d.Reserve),
-		MinTokens: d.MinTokens, DailyWrites: kv.Bytes(d.DailyWriteCap)}
 }
 
 // sender is the driver of a route, nil for a route without a local engine.
@@ -137,7 +104,7 @@ func (h *kvHouse) drive(name string, r config.Route) *driver {
 	log := h.log.With("route", name)
 	o := local.Options{Route: name, Weights: h.weights, Findings: h.found, Log: h.log}
 	if h.cfg().KV.Disk.Mode != "off" {
-		o.Tier = h.tier
+		o.Tier = h.tier.Manager
 	}
 	if e := h.cfg().Engine[name]; e.Model != "" {
 		return h.manage(name, e, o)

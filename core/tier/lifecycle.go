@@ -85,41 +85,21 @@ func (m *Manager) lifecycle(ctx context.Context, g kv.Goal, dryRun, quarantine b
 	return out, nil
 }
 
-// SetLimits takes new limits up and then has them persisted; when that fails the
-// old ones come back. A smaller budget evicts at once; what is pinned stays, and
-// writes are refused until it fits.
-func (m *Manager) SetLimits(ctx context.Context, l Limits, configured kv.StatusConfigured, persist func() error) error {
-	m.mu.Lock()
-	old, shown := m.limits, m.configured
-	m.mu.Unlock()
-	if err := m.takeUp(ctx, l, configured, false); err != nil {
-		return errors.Join(err, m.takeUp(ctx, old, shown, false))
-	}
-	if persist != nil {
-		if err := persist(); err != nil {
-			return errors.Join(err, m.takeUp(ctx, old, shown, false))
-		}
-	}
-	return m.takeUp(ctx, l, configured, true)
-}
-
-// takeUp sets limits for writers; evict also comes down to them. What cannot be
-// undone waits until the change is persisted.
-func (m *Manager) takeUp(ctx context.Context, l Limits, configured kv.StatusConfigured, evict bool) error {
+// SetLimits takes new limits up. A smaller budget evicts at once; what is pinned
+// stays, and writes are refused until it fits. The caller has persisted the
+// limits before: an eviction cannot be taken back.
+func (m *Manager) SetLimits(ctx context.Context, l Limits) error {
 	if !m.usable() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.limits, m.configured, m.budget = l, configured, l.Budget
+		m.limits, m.budget = l, l.Budget
 		return nil
 	}
 	m.gate.Lock()
 	defer m.gate.Unlock()
 	m.mu.Lock()
-	m.limits, m.configured = l, configured
+	m.limits = l
 	m.mu.Unlock()
-	if !evict {
-		return nil
-	}
 	return m.settleBudget(ctx)
 }
 

@@ -48,7 +48,7 @@ func (t *table) statusOf(e *entry) kv.StatusEntry {
 
 // Status is the status JSON. It waits for no read, write or lifecycle operation.
 func (m *Manager) Status() kv.Status {
-	s := kv.Status{Version: kv.StatusVersion, FormatVersion: kv.ManifestVersion}
+	s := kv.Status{Version: kv.StatusVersion, FormatVersion: kv.ManifestVersion, Configured: m.configured()}
 	open := m.usable()
 	if open {
 		m.recheck()
@@ -66,7 +66,7 @@ func (m *Manager) Status() kv.Status {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.Configured, s.Activity, s.Reconciliation = m.configured, m.activity, m.found
+	s.Activity, s.Reconciliation = m.activity, m.found
 	s.Activity.Misses = maps.Clone(m.activity.Misses)
 	s.Activity.Queue.Items, s.Activity.Queue.Bytes = m.queueItems, m.queued
 	s.Usage.BudgetBytes, s.Usage.ReserveBytes, s.Usage.ReservedInflightBytes = m.budget, m.limits.Reserve, m.inflight

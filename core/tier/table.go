@@ -12,7 +12,6 @@ import (
 // the manager's mu.
 type table struct {
 	limits     Limits
-	configured kv.StatusConfigured
 	budget     kv.Bytes // in force: the limit, or worked out from the disk
 	index      *kv.Index
 	entries    map[kv.ManifestID]*entry
@@ -32,9 +31,9 @@ type table struct {
 	found      kv.StatusReconciliation
 }
 
-func newTable(l Limits, c kv.StatusConfigured) table {
+func newTable(l Limits) table {
 	t := table{
-		limits: l, configured: c, budget: l.Budget, index: kv.NewIndex(),
+		limits: l, budget: l.Budget, index: kv.NewIndex(),
 		entries: map[kv.ManifestID]*entry{}, refs: map[kv.BlockID]int{}, held: map[kv.BlockID]int{},
 		claims: map[claimKey]*claim{}, records: map[recordKey]bool{},
 		rates: map[kv.StateID]kv.Rates{}, rows: map[kv.StateID]kv.Bytes{},

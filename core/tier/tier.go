@@ -63,8 +63,8 @@ type Options struct {
 	// means that the tier is off.
 	Store  func(context.Context) (Segments, Manifests, error)
 	Limits Limits
-	// Configured is shown in Status as it is.
-	Configured kv.StatusConfigured
+	// Configured is what Status shows of the settings; nil shows nothing.
+	Configured func() kv.StatusConfigured
 	// Memory of the machine, for the bound of the spill queue.
 	Memory kv.Bytes
 	Now    func() time.Time
@@ -76,10 +76,11 @@ type Options struct {
 
 // Manager is the tier of one store. Its methods may be called at the same time.
 type Manager struct {
-	now    func() time.Time
-	log    *slog.Logger
-	notify func(Transition)
-	memory kv.Bytes
+	now        func() time.Time
+	log        *slog.Logger
+	notify     func(Transition)
+	configured func() kv.StatusConfigured
+	memory     kv.Bytes
 
 	// Set before ready is closed and not changed after.
 	segments  Segments
@@ -119,13 +120,16 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	if o.Notify == nil {
 		o.Notify = func(Transition) {}
 	}
+	if o.Configured == nil {
+		o.Configured = func() kv.StatusConfigured { return kv.StatusConfigured{} }
+	}
 	if o.Limits.Reserve < 0 || o.Limits.Budget < 0 || o.Limits.DailyWrites < 0 {
 		return nil, errors.New("tier: limits must not be negative")
 	}
 	m := &Manager{
 		now: o.Now, log: o.Log, notify: o.Notify, memory: o.Memory, off: o.Store == nil,
 		ready: make(chan struct{}), done: make(chan struct{}), queue: make(chan *job, queueItems),
-		table: newTable(o.Limits, o.Configured),
+		configured: o.Configured, table: newTable(o.Limits),
 	}
 	m.shown.Store(&inventory{})
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
