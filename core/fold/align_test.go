@@ -3,6 +3,7 @@ package fold
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -193,6 +194,28 @@ func TestPurge(t *testing.T) {
 	}
 	if _, events := PurgeBlocks(st, []int64{1}); events != nil {
 		t.Errorf("again: %+v", events)
+	}
+}
+
+// A fold that takes in one whose originals were deleted keeps its artifacts.
+func TestPurgedChildKeepsItsArtifacts(t *testing.T) {
+	k := started(t, 40)
+	k.fold("m1", "m20")
+	k.fold("m21", "m40")
+	want := k.bodies[k.st.Block(1).Body].Artifacts
+	k.st, _ = PurgeBlocks(k.st, []int64{1})
+	for _, n := range k.st.Block(1).Elems {
+		delete(k.msgs, n)
+	}
+	k.fold("b1", "b2")
+	got := k.bodies[k.st.Block(3).Body].Artifacts
+	for line := range strings.Lines(want) {
+		if !strings.Contains(got, strings.TrimSpace(line)) {
+			t.Errorf("%q is missing in\n%s", line, got)
+		}
+	}
+	if want == "" {
+		t.Error("nothing was there to keep")
 	}
 }
 

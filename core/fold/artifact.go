@@ -66,16 +66,22 @@ type artifact struct {
 	end   ending
 }
 
-// Artifacts is the list of what a folded stretch did, made from its calls alone
-// and so the same every time: files written, edited, deleted and read, commands
+// Artifacts is the list of what a stretch did, made from its calls alone and so
+// the same every time: files written, edited, deleted and read, commands
 // with their exit status, addresses, searches, and the last error line of what
 // did not succeed in the end. It is empty when nothing was called.
-func Artifacts(calls []Call) string {
+func Artifacts(calls []Call) string { return artifactsAfter(nil, calls) }
+
+// artifactsAfter goes on from earlier lists whose calls are no longer kept.
+func artifactsAfter(lists []string, calls []Call) string {
 	var b book
+	for _, l := range lists {
+		b.recall(l)
+	}
 	for _, c := range calls {
 		b.enter(c)
 	}
-	return listArtifacts(b.entries)
+	return b.list()
 }
 
 // book collects the artifacts of calls in their order.
@@ -84,6 +90,8 @@ type book struct {
 	// running names the command, by its place in entries, that still runs under
 	// a session id of its shell.
 	running map[string]int
+	// more is what earlier lists had no room for.
+	more int
 }
 
 // enter books a call. A later call of the same kind on the same thing is the
@@ -125,9 +133,16 @@ func (b *book) line(d act) int {
 	return at
 }
 
-// listArtifacts renders the entries grouped by deed, first done first, within
-// the bounds. What does not fit is counted in the last line.
-func listArtifacts(entries []artifact) string {
+// The fixed words of a list around its lines.
+const (
+	listRoot = "paths under "
+	listMore = "and %d more"
+)
+
+// list renders the entries grouped by deed, first done first, within the bounds.
+// What does not fit is counted in the last line.
+func (b *book) list() string {
+	entries := b.entries
 	if len(entries) == 0 {
 		return ""
 	}
@@ -135,14 +150,18 @@ func listArtifacts(entries []artifact) string {
 	root := commonRoot(entries)
 	head := ""
 	if root != "" {
-		head = "paths under " + root + "\n"
+		head = listRoot + root + "\n"
 	}
 	lines := make([]string, len(entries))
 	for i, e := range entries {
 		lines[i] = e.line(root)
 	}
-	keep := choose(entries, lines, maxArtifactChars-utf8.RuneCountInString(head))
-	out, rest := head, 0
+	room := maxArtifactChars - utf8.RuneCountInString(head)
+	if b.more > 0 {
+		room -= len("and 1000000 more")
+	}
+	keep := choose(entries, lines, room)
+	out, rest := head, b.more
 	for i, l := range lines {
 		if keep[i] {
 			out += l + "\n"
@@ -151,7 +170,7 @@ func listArtifacts(entries []artifact) string {
 		}
 	}
 	if rest > 0 {
-		return out + fmt.Sprintf("and %d more", rest)
+		return out + fmt.Sprintf(listMore, rest)
 	}
 	return strings.TrimSuffix(out, "\n")
 }
@@ -208,6 +227,8 @@ func (e artifact) line(root string) string {
 func (x ending) words(d deed) string {
 	var s string
 	switch {
+	case x.said != "":
+		return x.said
 	case d == didRun && x.still:
 		return ", still running"
 	case d == didRun && x.coded:

@@ -17,6 +17,8 @@ type ending struct {
 	failed bool
 	// line is the last line of the result that names an error.
 	line string
+	// said are the words of an earlier list, whose call is no longer kept.
+	said string
 }
 
 // endingOf reads a result. A shell reports an exit status; of other tools the

@@ -143,3 +143,23 @@ func FuzzArtifacts(f *testing.F) {
 		}
 	})
 }
+
+// TestArtifactsAreRecalled: from a list alone the same list is made again, and
+// later calls go on from it.
+func TestArtifactsAreRecalled(t *testing.T) {
+	files, err := filepath.Glob("testdata/artifact/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	for _, path := range files {
+		_, want := readCalls(t, path)
+		if got := artifactsAfter([]string{want}, nil); got != want {
+			t.Errorf("%s is recalled as\n%s\nwant\n%s", path, got, want)
+		}
+	}
+	list := Artifacts([]Call{edit("/src/app/a%d.go", 1), edit("/src/app/b%d.go", 1)})
+	got := artifactsAfter([]string{list, "and 3 more"}, []Call{edit("/src/app/a%d.go", 1)})
+	if want := "paths under /src/app/\nedited a1.go (2 times)\nedited b1.go\nand 3 more"; got != want {
+		t.Errorf("going on gives\n%s\nwant\n%s", got, want)
+	}
+}

@@ -91,18 +91,22 @@ func (m *maker) ends(x chosen) (from, to string) {
 	return from, to
 }
 
-// artifacts lists what the folded elements touched; the lists of consumed
-// blocks are made anew from their originals as far as these are there.
+// artifacts lists what the folded elements touched; the lists of consumed blocks
+// are made anew from their originals, or taken over where these were deleted.
 func (m *maker) artifacts(x chosen) string {
 	ns := make([]int64, 0, len(x.places))
 	for _, i := range x.places {
 		ns = append(ns, m.c.p.elems[i].N)
 	}
+	var earlier []string
 	for _, id := range x.children {
 		ns = append(ns, m.out.State.Effective(id)...)
+		for _, b := range m.out.State.purged(id) {
+			earlier = append(earlier, m.texts.Bodies[b.Body].Artifacts)
+		}
 	}
 	ns, _ = witness(m.s.Elements, places(m.s.Elements), ns)
-	return m.texts.artifacts(ns)
+	return m.texts.artifacts(earlier, ns)
 }
 
 // fold makes one block, unless its carrier would be no smaller than what it
@@ -177,23 +181,27 @@ func listed(head string, lines []string) string {
 	return head + "- " + strings.Join(lines, "\n- ") + "\n"
 }
 
-// needsOf are the elements whose texts a call of hf_compress needs: those it
-// may fold, and those behind the blocks it takes in, for the artifact lists.
-func (s Session) needsOf(f fields) []int64 {
+// needsOf are the texts a call of hf_compress needs: the elements it may fold,
+// those behind the blocks it takes in, for the artifact lists, and the bodies of
+// such blocks whose elements were deleted.
+func (s Session) needsOf(f fields) (n Need) {
 	requests, err := f.requests()
 	if err != nil {
-		return nil
+		return n
 	}
 	m := s.maker(Texts{})
-	var ns []int64
 	for _, x := range m.c.choose(requests) {
 		for _, i := range x.places {
-			ns = append(ns, s.Elements[i].N)
+			n.Elements = append(n.Elements, s.Elements[i].N)
 		}
 		for _, id := range x.children {
-			ns = append(ns, s.State.Effective(id)...)
+			n.Elements = append(n.Elements, s.State.Effective(id)...)
+			for _, b := range s.State.purged(id) {
+				n.Bodies = append(n.Bodies, b.Body)
+			}
 		}
 	}
-	slices.SortFunc(ns, cmp.Compare[int64])
-	return slices.Compact(ns)
+	slices.SortFunc(n.Elements, cmp.Compare[int64])
+	n.Elements = slices.Compact(n.Elements)
+	return n
 }

@@ -67,7 +67,7 @@ func (s Session) Needs(c ToolUse) Need {
 	}
 	switch s.tool(c.Name) {
 	case ToolCompress:
-		return Need{Elements: s.needsOf(f)}
+		return s.needsOf(f)
 	case ToolDecompress:
 		return s.needsToOpen(f)
 	case ToolSearch:

@@ -174,6 +174,20 @@ func (s *State) Effective(id int64) Numbers {
 	return all
 }
 
+// purged are the blocks in and under one whose originals were deleted, the
+// topmost of each branch.
+func (s *State) purged(id int64) []*Block {
+	b := s.Block(id)
+	if b == nil || b.Gone {
+		return slices.DeleteFunc([]*Block{b}, func(b *Block) bool { return b == nil })
+	}
+	var out []*Block
+	for _, c := range b.Children {
+		out = append(out, s.purged(c)...)
+	}
+	return out
+}
+
 // ancestor is the active block that holds a consumed one, nil when none does.
 func (s *State) ancestor(b *Block) *Block {
 	for b != nil && b.Status == Consumed {

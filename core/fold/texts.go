@@ -7,10 +7,10 @@ import (
 	"holdfast/core/chat"
 )
 
-// artifacts lists what the calls of elements did. A result belongs to the
-// latest call of its id before it; where ids are missing, calls are answered in
-// order.
-func (t Texts) artifacts(ns []int64) string {
+// artifacts lists what the calls of elements did, after what earlier lists say.
+// A result belongs to the latest call of its id before it; where ids are missing,
+// calls are answered in order.
+func (t Texts) artifacts(earlier []string, ns []int64) string {
 	var calls []Call
 	named := map[string]int{}
 	var unnamed []int
@@ -38,7 +38,7 @@ func (t Texts) artifacts(ns []int64) string {
 			}
 		}
 	}
-	return Artifacts(calls)
+	return artifactsAfter(earlier, calls)
 }
 
 // transcript writes an element for reading.
