@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"holdfast/core/demo"
 	"holdfast/core/session"
 	"holdfast/core/usage"
 )
@@ -138,6 +139,7 @@ func (w *follower) checks(r *sceneReport, s *session.SessionView, turns []sessio
 		{fmt.Sprintf("all %d replies are word for word those the agent got directly", len(through.said)), sameWork(direct, through)},
 		{fmt.Sprintf("%d requests passed a strict model: signatures, calls and results, order of roles", r.Through.Requests), refusals(r)},
 		w.prefixCheck(r),
+		w.memoryCheck(through),
 		w.replayCheck(turns),
 		w.soundCheck(s.ID),
 		{"the ledger's token counts are the model's own", counted(s, r.Through.Usage)},
@@ -177,6 +179,22 @@ func (w *follower) prefixCheck(r *sceneReport) check {
 	}
 	if c.Failed == "" && len(w.faults) > 0 {
 		c.Failed = w.faults[0].Error()
+	}
+	return c
+}
+
+// memoryCheck: what was settled is still told to the model with the last turn.
+func (w *follower) memoryCheck(through playing) check {
+	beats := demo.Session(max(1, through.summary.Turns-1))
+	settled := 0
+	for _, b := range beats {
+		if b.Turn.Fact != "" {
+			settled++
+		}
+	}
+	c := check{Says: fmt.Sprintf("what was settled in %d finished tasks still stands in the last request", settled)}
+	if lost := demo.Forgotten(w.firsts[len(w.firsts)-1], beats); len(lost) > 0 {
+		c.Failed = fmt.Sprintf("%d are gone, the first: %s", len(lost), lost[0])
 	}
 	return c
 }

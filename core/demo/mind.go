@@ -148,9 +148,12 @@ const nestTopic = "everything up to "
 // yet go in as well.
 func (m mind) fold() Turn {
 	from, to := m.offers[0], m.offers[len(m.offers)-1]
-	kept, nested := m.folds, false
 	if plain := slices.IndexFunc(m.folds, carried.plain); plain >= 0 && len(m.folds)-plain >= 2 {
-		from, kept, nested = m.folds[plain].ref, m.folds[:plain], true
+		from = m.folds[plain].ref
+	}
+	kept, nested := m.folds, false
+	if k := slices.IndexFunc(m.folds, func(c carried) bool { return c.ref == from }); k >= 0 {
+		kept, nested = m.folds[:k], true
 	}
 	summary, topic := m.summary(kept)
 	if nested {

@@ -179,6 +179,36 @@ func TestNests(t *testing.T) {
 	}
 }
 
+// TestFoldsFolds: a reminder that names folds gets all their facts into one.
+func TestFoldsFolds(t *testing.T) {
+	script := ScriptOf(Session(DefaultTurns))
+	old := text("user", "[fold b3 · x]\nTopic: "+nestTopic+"gauge\n- "+newTask(0).fact()+"\n[end of b3]")
+	got, _ := decide(script, sent(t, script, 2*beatsPerTask+4, []object{old}, "Fold with hf_compress:\nb3–m00051 · 5,000 tokens"))
+	if args := foldArgs(t, got); args.Start != "b3" || !strings.Contains(args.Summary, newTask(0).fact()) || args.Topic != nestTopic+"gauge" {
+		t.Errorf("folds %+v", args)
+	}
+}
+
+// TestForgotten: what is settled counts as known in the model's own words or
+// in a summary, and not otherwise.
+func TestForgotten(t *testing.T) {
+	beats := Session(3*beatsPerTask + 1)
+	body := func(texts ...string) []byte {
+		var messages []object
+		for _, say := range texts {
+			messages = append(messages, text("user", say))
+		}
+		return mustEncode(object{{"messages", messages}})
+	}
+	own, summary := beats[beatsPerTask-1].Turn.Text, "- "+newTask(1).fact()+"\n"
+	if got := Forgotten(body(own, summary), beats); len(got) != 1 || got[0] != newTask(2).fact() {
+		t.Errorf("forgotten %q", got)
+	}
+	if got := Forgotten(body(own, summary, newTask(2).fact()), beats); got != nil {
+		t.Errorf("forgotten %q", got)
+	}
+}
+
 // TestLooksUp: what is folded is searched for and opened, in that order, and
 // the turn is played after it; what is in view needs neither.
 func TestLooksUp(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/core/wire"
 )
 
 // A scripted model finds its place by what it is sent, not by counting the
@@ -104,4 +106,23 @@ func (s Script) moment(turn int) (at time.Duration) {
 		at += s[i].After
 	}
 	return at
+}
+
+// Forgotten are the facts settled in beats that a request no longer tells the
+// model: neither in its own words nor in a summary.
+func Forgotten(body []byte, beats []Beat) (facts []string) {
+	var told []string
+	for _, h := range hearAnthropic(wire.ValueOf(body).Obj()) {
+		for _, p := range h.parts {
+			told = append(told, p.text)
+		}
+	}
+	text := strings.Join(told, "\n")
+	for i := range beats {
+		t := &beats[i].Turn
+		if t.Fact != "" && !strings.Contains(text, t.Fact) && !strings.Contains(text, t.Text) {
+			facts = append(facts, t.Fact)
+		}
+	}
+	return facts
 }
