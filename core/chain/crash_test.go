@@ -55,7 +55,7 @@ func TestCrashChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := config.Default()
-	cfg.Rollout.Mode, cfg.Fold.Enabled = config.On, true
+	cfg.Rollout.Mode = config.On
 	c, err := chain.New(context.Background(), chain.Options{Ledger: unhurried{db}, Config: func() *config.Config { return &cfg },
 		Upstream: upstream.NewClient(func() []string { return nil }), Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
@@ -121,10 +121,11 @@ func (c *crasher) reply(w http.ResponseWriter, step string, body []byte) {
 	c.mu.Lock()
 	folds := c.folds[step]
 	c.mu.Unlock()
-	if at := bytes.LastIndex(body, []byte("Messages:")); folds && !bytes.Contains(body, []byte("Topic: "+step)) {
+	asked := body[max(0, bytes.LastIndex(body, []byte(`"content":"now fold"`))):]
+	if folds && !bytes.Contains(body, []byte("Topic: "+step)) {
 		s = said{calls: []use{{"own_look", "hf_status", `{"view":"messages","limit":200}`}}}
-		if at >= 0 {
-			names := refs.FindAllStringSubmatch(string(body[at:]), 6)
+		if at := bytes.Index(asked, []byte("Messages:")); at >= 0 {
+			names := refs.FindAllStringSubmatch(string(asked[at:]), 6)
 			s = said{calls: []use{{"own_fold", "hf_compress", fmt.Sprintf(`{"topic":%q,"content":[{"startId":%q,"endId":%q,"summary":%q}]}`,
 				step, names[0][1], names[len(names)-1][1], summary)}}}
 		}
@@ -293,7 +294,7 @@ func TestCrash(t *testing.T) {
 	c := &crasher{t: t, path: filepath.Join(t.TempDir(), "ledger.db"), arrived: make(chan struct{}, 1<<16), want: map[string][]string{}, folds: map[string]bool{}}
 	c.up = httptest.NewServer(http.HandlerFunc(c.serveUpstream))
 	defer c.up.Close()
-	c.twin = foldRig(t, config.On)
+	c.twin = newRig(t, config.On)
 	c.twin.options = func(o *chain.Options) { o.Ledger = unhurried{o.Ledger} }
 	c.twin.restart()
 	clients := make([]*client, 4)

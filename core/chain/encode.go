@@ -90,7 +90,7 @@ func sameBytes(a, b []byte) bool {
 // turn, the nudge apart.
 func (x *Exchange) additions(k *fold.State) wire.Additions {
 	add := wire.Additions{Strict: x.target.StrictRoles}
-	if !k.Armed || !x.holdsTools() {
+	if !x.folds(k) || !x.holdsTools() {
 		return add
 	}
 	add.Paragraph, add.Tools, add.Nudge = fold.Paragraph, fold.ToolsJSON(x.shape(), k.Suffix), x.nudge

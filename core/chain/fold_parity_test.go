@@ -432,7 +432,7 @@ func TestFoldParity(t *testing.T) {
 
 // foldBatch plays programs on one pair of ledger files.
 func foldBatch(t *testing.T, seed uint64, programs int, total *tally) {
-	g, twin := foldRig(t, config.On), foldRig(t, config.Off)
+	g, twin := newRig(t, config.On), newRig(t, config.Off)
 	for _, g := range []*rig{g, twin} {
 		cfg := *g.cfg
 		cfg.Fold.Economics, cfg.Fold.GrowthTokens = false, foldGrowth

@@ -352,7 +352,7 @@ func onEach(t *testing.T, do func(t *testing.T, g *rig, chat, stream bool)) {
 	for _, chat := range []bool{false, true} {
 		for _, stream := range []bool{false, true} {
 			t.Run((&talker{chat: chat, strm: stream}).mode(), func(t *testing.T) {
-				g := foldRig(t, config.On)
+				g := newRig(t, config.On)
 				g.close()
 				g.options = func(o *chain.Options) {
 					o.Pause = func(context.Context, time.Duration) error { return nil }
@@ -451,11 +451,37 @@ func TestAdditions(t *testing.T) {
 			k.takes()
 		}
 	})
-	g := foldRig(t, config.On)
+	g := newRig(t, config.On)
 	body := toolless(anthropicBody(user("no tools")))
 	if g.send(anthropicPath, body, sessionHeader, "plain"); !bytes.Equal(g.lastWhole(), body) {
 		t.Errorf("sent %s", g.lastWhole())
 	}
+}
+
+// TestKillSwitch: with folding off, requests leave as they came, from the next
+// turn on; a session with folds keeps them, and what opens them.
+func TestKillSwitch(t *testing.T) {
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		plain, folded := g.grown("plain", chat, stream), g.grown("folded", chat, stream)
+		g.play(stream, chat, said{calls: []use{compress("own_1", "m00002", "m00009")}}, said{text: "Done."})
+		folded.ask()
+		folded.takes()
+		folded.msgs = append(folded.msgs, user("go on"))
+		g.play(stream, chat)
+		with := folded.ask()[0]
+		g.folding(false)
+		if sent := plain.ask()[0]; !bytes.Equal(sent, plain.body()) {
+			t.Errorf("with folding off the client's body leaves as %s", clipped(string(sent)))
+		}
+		g.expect("without folding", g.lastTurn(), session.PathSnapshot, session.NoGate)
+		if sent := folded.ask()[0]; !bytes.Equal(sent, with) {
+			t.Errorf("a session with folds leaves as %s", clipped(string(sent)))
+		}
+		g.folding(true)
+		if sent := plain.ask()[0]; !bytes.Equal(stripped(sent), plain.body()) || bytes.Equal(sent, plain.body()) {
+			t.Errorf("with folding on again it leaves as %s", clipped(string(sent)))
+		}
+	})
 }
 
 // TestCopyInherits: a copy of a folded conversation under another id has the
@@ -484,7 +510,7 @@ const reminder = "[reminder from the system"
 // TestNudge: a conversation that has grown is asked to fold at its end, in that
 // request only, and the turn replays with it.
 func TestNudge(t *testing.T) {
-	g := foldRig(t, config.On)
+	g := newRig(t, config.On)
 	g.setAnswer(g.countsWell)
 	var msgs []string
 	var before []byte

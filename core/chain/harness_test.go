@@ -63,18 +63,6 @@ func newRig(t testing.TB, mode config.RolloutMode) *rig {
 	return g
 }
 
-// foldRig is a rig in which folding is on.
-func foldRig(t testing.TB, mode config.RolloutMode) *rig {
-	t.Helper()
-	g := newRig(t, mode)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	cfg := *g.cfg
-	cfg.Fold.Enabled = true
-	g.cfg = &cfg
-	return g
-}
-
 // open starts the chain on the file; close and open is a restart.
 func (g *rig) open() {
 	g.t.Helper()
@@ -130,6 +118,15 @@ func (g *rig) setMode(m config.RolloutMode) {
 	defer g.mu.Unlock()
 	cfg := *g.cfg
 	cfg.Rollout.Mode = m
+	g.cfg = &cfg
+}
+
+// folding is the kill switch.
+func (g *rig) folding(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cfg := *g.cfg
+	cfg.Fold.Enabled = on
 	g.cfg = &cfg
 }
 

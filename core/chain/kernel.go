@@ -83,6 +83,13 @@ func (c *Chain) stored(ctx context.Context, e *session.Element, family wire.Fami
 	return &m, nil
 }
 
+// folds reports whether the kernel has a say in a session: it is armed, and
+// folding is on or has left folds behind, which the model must still be able to
+// open.
+func (x *Exchange) folds(k *fold.State) bool {
+	return k.Armed && (x.cfg.Fold.Enabled || len(k.Blocks)+len(k.Overlays) > 0)
+}
+
 // kernel asks the fold kernel what the model is to see, and plans what it
 // changes. An event that names no exact set of rows is not made (gate R2).
 func (c *Chain) kernel(x *Exchange) error {
@@ -91,7 +98,7 @@ func (c *Chain) kernel(x *Exchange) error {
 	if x.cfg.Fold.Enabled && x.holdsTools() {
 		state = fold.Arm(state, true, x.frame.ToolNames)
 	}
-	if !state.Armed {
+	if !x.folds(&state) {
 		return nil
 	}
 	x.limits = c.limits(x)
@@ -133,7 +140,7 @@ func (c *Chain) limits(x *Exchange) fold.Limits {
 		Window: x.window, Reserve: min(usage.Tokens(x.frame.MaxOutput), x.window/2), Frame: x.frameTokens(),
 		Growth: f.GrowthTokens, Pressure: f.WindowPercent, Emergency: f.EmergencyPercent,
 		Economics: f.Economics, Terms: terms(x), Protect: f.ProtectTools,
-		Forced: x.frame.Choice != wire.ChoiceFree, HeldOut: heldOut(x.prior.Head.Bucket, f.HoldoutPercent),
+		Forced: x.frame.Choice != wire.ChoiceFree, HeldOut: !f.Enabled || heldOut(x.prior.Head.Bucket, f.HoldoutPercent),
 	}
 }
 

@@ -44,7 +44,7 @@ func (g *rig) lastWhole() []byte {
 func TestSurvives(t *testing.T) {
 	for _, mode := range []config.RolloutMode{config.On, config.Off} {
 		t.Run(string(mode), func(t *testing.T) {
-			g := foldRig(t, mode)
+			g := newRig(t, mode)
 			g.small(mode)
 			g.setAnswer(g.countsWell)
 			var msgs []string
@@ -87,7 +87,7 @@ func TestSurvives(t *testing.T) {
 
 // TestOverflow: a refusal for length arms one emergency fold.
 func TestOverflow(t *testing.T) {
-	g := foldRig(t, config.On)
+	g := newRig(t, config.On)
 	k := g.grown("overflow", false, false)
 	before := len(k.ask()[0])
 	g.play(false, false, said{status: 400, refusal: `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`})
@@ -105,7 +105,7 @@ func TestOverflow(t *testing.T) {
 // TestSignatureRefusedLater: reasoning of private rounds that the provider does
 // not take back is left out of the retry.
 func TestSignatureRefusedLater(t *testing.T) {
-	g := foldRig(t, config.On)
+	g := newRig(t, config.On)
 	k := g.grown("later", false, true)
 	g.play(true, false, said{think: "secret", calls: []use{status("own_1")}}, said{text: "Done."})
 	k.ask()

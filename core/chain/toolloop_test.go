@@ -214,7 +214,7 @@ func TestOnlyOwnCalls(t *testing.T) {
 // it is passed on, ours and the client's.
 func TestSplitNames(t *testing.T) {
 	for pieces := range 9 {
-		g := foldRig(t, "on")
+		g := newRig(t, "on")
 		k := g.grown("split", true, true)
 		mine := use{"own_1", "hf_status", "{}"}
 		g.play(true, true, said{names: pieces + 1, calls: []use{mine}}, said{names: pieces + 1, text: "Look. ", calls: []use{{"own_2", "hf_status", "{}"}, {"theirs_1", "bash", `{"cmd":"ls"}`}}})
@@ -311,7 +311,7 @@ func TestCutAtMaxTokens(t *testing.T) {
 func TestKeepAlive(t *testing.T) {
 	for _, chat := range []bool{false, true} {
 		t.Run(fmt.Sprint("chat ", chat), func(t *testing.T) {
-			g := foldRig(t, "on")
+			g := newRig(t, "on")
 			g.close()
 			g.options = func(o *chain.Options) { o.KeepAlive = time.Millisecond }
 			g.open()

@@ -62,9 +62,9 @@ type Rollout struct {
 // Fold is when the kernel asks for folds, and what it leaves alone. Percentages
 // are of the model's window.
 type Fold struct {
-	// Enabled offers the model our tools, so that it may fold its history. Off,
-	// which is how it is shipped while folding is tried out, nothing is added to
-	// any request; sessions armed while it was on stay so.
+	// Enabled offers the model our tools, so that it may fold its history. Off is
+	// the kill switch: from the next turn on nothing is added to any request, save
+	// in sessions that hold folds, which keep them and are not asked for more.
 	Enabled          bool         `toml:"enabled"`
 	WindowPercent    float64      `toml:"window_percent"`
 	EmergencyPercent float64      `toml:"emergency_percent"`
@@ -168,6 +168,7 @@ func Default() Config {
 		LogLevel:      "info",
 		Rollout:       Rollout{Mode: Shadow, Percent: 100, TripwirePercent: 1},
 		Fold: Fold{
+			Enabled:       true,
 			WindowPercent: 75, EmergencyPercent: 95, GrowthTokens: 50_000,
 			Economics: true, ProtectTools: []string{},
 		},
