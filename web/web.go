@@ -13,13 +13,15 @@ import (
 
 	"holdfast/assets"
 	"holdfast/core/guard"
-	"holdfast/core/kv"
 	"holdfast/core/session"
 	"holdfast/web/api"
+	"holdfast/web/cache"
 	"holdfast/web/degrades"
+	"holdfast/web/help"
 	"holdfast/web/layout"
 	"holdfast/web/overview"
 	"holdfast/web/sessions"
+	"holdfast/web/settings"
 )
 
 // Ledger is what the pages read beside what the API serves.
@@ -30,18 +32,11 @@ type Ledger interface {
 	DegradeCounts(ctx context.Context, since int64) (session.DegradeCounts, error)
 }
 
-// Tier is the KV tier as the pages show and steer it.
-type Tier interface {
-	Status(ctx context.Context) (kv.Status, error)
-}
-
 // Options are the listener's neighbours.
 type Options struct {
 	Guard  *guard.Inspector
 	API    *api.API
 	Ledger Ledger
-	// Tier is nil while there is none.
-	Tier Tier
 	// BaseURL is what clients are pointed at.
 	BaseURL func() string
 	Now     func() time.Time // nil for the wall clock
@@ -110,23 +105,40 @@ func (s *site) register(mux *http.ServeMux) {
 	ss := &sessions.Pages{Source: sessionSource{s.Ledger, s.API.Bytes}, Now: s.Now, Form: s.Guard.FormToken, BaseURL: s.BaseURL}
 	ov := &overview.Pages{Source: overviewSource{s}, Now: s.Now, Form: s.Guard.FormToken}
 	dg := &degrades.Pages{Source: s.Ledger, Now: s.Now}
+	fr := &overview.First{Desk: overviewSource{s}, Base: ov}
+	ca := &cache.Pages{Source: cacheSource{s}, Now: s.Now, Form: s.Guard.FormToken}
+	st := &settings.Pages{Source: s.API.Settings, Form: s.Guard.FormToken}
+	he := &help.Pages{Read: assets.Help}
 	for pattern, v := range map[string]view{
 		"GET /ui/{$}":                 ov.Overview,
+		"GET /ui/connect":             fr.Connect,
 		"GET /ui/sessions":            ss.List,
 		"GET /ui/sessions/{id}":       ss.Ledger,
 		"GET /ui/sessions/{id}/map":   ss.Map,
 		"GET /ui/sessions/{id}/turns": ss.Turns,
 		"GET /ui/turns/{id}":          ss.Turn,
 		"GET /ui/degrades":            dg.List,
+		"GET /ui/cache":               ca.Cache,
+		"GET /ui/settings":            st.Settings,
+		"GET /ui/help":                he.Help,
+		"GET /ui/help/{name}":         he.Help,
 	} {
 		mux.HandleFunc(pattern, s.show(v))
 	}
 	for pattern, a := range map[string]act{
-		"POST /ui/theme": s.theme, "POST /ui/rollout": s.setRollout, "POST /ui/bypass": s.setBypass,
+		"POST /ui/theme":                s.theme,
+		"POST /ui/rollout":              s.setRollout,
+		"POST /ui/bypass":               s.setBypass,
+		"POST /ui/settings":             s.setSetting,
+		"POST /ui/connect/{id}":         s.setClient,
+		"POST /ui/cache/prune":          s.pruneCache,
+		"POST /ui/cache/clear":          s.clearCache,
 		"POST /ui/sessions/{id}/delete": s.deleteSession,
 	} {
 		mux.HandleFunc(pattern, s.do(a))
 	}
+	mux.HandleFunc("POST /ui/settings/check", s.checked(s.part(s.checkSetting)))
+	mux.HandleFunc("POST /ui/settings/test", s.checked(s.part(s.testRoute)))
 	mux.HandleFunc("POST /ui/sessions/{id}/verify", s.checked(s.show(s.verify(ss))))
 	mux.HandleFunc("GET /ui/elements/{hash}", s.part(ss.Element))
 	mux.HandleFunc("GET /ui/turns/{id}/{file}", s.file(ss.File))

@@ -152,7 +152,7 @@ func ProblemOf(err error) *guard.Problem {
 	var p *guard.Problem
 	var setting *config.Error
 	switch {
-	case errors.As(err, &p):
+	case errors.As(err, &p), errors.As(kvProblem(err), &p):
 		return p
 	case errors.Is(err, session.ErrUnknown):
 		return &guard.Problem{Status: http.StatusNotFound, Code: "unknown",

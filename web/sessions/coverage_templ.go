@@ -1516,7 +1516,7 @@ func tokenPicture(c tokenChart) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 119, "<text x=\"0\" y=\"188\">cache hit</text> <text x=\"84\" text-anchor=\"end\" y=\"188\">100 %</text> <text x=\"84\" text-anchor=\"end\" y=\"224\">0 %</text></svg> <svg class=\"strip-map\" width=\"100%\" height=\"236\" role=\"group\" aria-label=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 119, "<text x=\"0\" y=\"206\">cache hit</text> <text x=\"84\" text-anchor=\"end\" y=\"188\">100 %</text> <text x=\"84\" text-anchor=\"end\" y=\"224\">0 %</text></svg> <svg class=\"strip-map\" width=\"100%\" height=\"236\" role=\"group\" aria-label=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1648,14 +1648,14 @@ func tokenPicture(c tokenChart) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 131, "\"></line> <text class=\"axis\" x=\"99.500%\" text-anchor=\"end\" y=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 131, "\"></line> <text class=\"axis\" x=\"6\" y=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var99 string
-			templ_7745c5c3_Var99, templ_7745c5c3_Err = templruntime.NewAttributeExpression(layout.Num(172 - 160*c.window/c.highest)).Resolve(ctx)
+			templ_7745c5c3_Var99, templ_7745c5c3_Err = templruntime.NewAttributeExpression(layout.Num(173 - 160*c.window/c.highest)).Resolve(ctx)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `sessions/coverage.templ`, Line: 167, Col: 97}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `sessions/coverage.templ`, Line: 167, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var99)
 			if templ_7745c5c3_Err != nil {
@@ -1668,7 +1668,7 @@ func tokenPicture(c tokenChart) templ.Component {
 			var templ_7745c5c3_Var100 string
 			templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinStringErrs(layout.Short(int64(c.window)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `sessions/coverage.templ`, Line: 167, Col: 151}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `sessions/coverage.templ`, Line: 167, Col: 127}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
 			if templ_7745c5c3_Err != nil {
