@@ -1,4 +1,4 @@
-//go:build clients || bench
+//go:build clients || bench || engine
 
 package main
 
