@@ -84,6 +84,7 @@ func (c *cli) openFiles(ctx context.Context, p Paths) (*backend, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close(), lock.Close())
 	}
+	<-e.kv.tier.Ready() // it was opened for this command, which would only find it starting
 	h := e.handler()
 	return &backend{
 		paths: p,

@@ -106,7 +106,7 @@ func (c *cli) root() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.bare(root)
-	root.AddCommand(c.serveCommand(), c.demoCommand(), c.statusCommand(), c.openCommand(), c.runCommand(), c.sessionsCommand(),
+	root.AddCommand(c.serveCommand(), c.demoCommand(), c.statusCommand(), c.openCommand(), c.runCommand(), c.sessionsCommand(), c.kvCommand(),
 		c.bypassCommand(), c.rolloutCommand(), c.pluginCommand(), c.configCommand(), c.doctorCommand(), c.quitCommand(), c.versionCommand())
 	root.AddCommand(c.desktopCommands()...)
 	return root
