@@ -89,7 +89,7 @@ func node(t *testing.T) string {
 	return installed(t, "clients", "node", "node_modules", "node-linux-"+npmArch(), "bin", "node")
 }
 
-func agents() []agent {
+func realAgents() []agent {
 	return []agent{
 		{name: "claude-code", signed: true, say: sayClaude},
 		{name: "pi-chat", path: "/v1", say: sayPi("openai-completions")},

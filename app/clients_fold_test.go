@@ -37,12 +37,12 @@ func TestClientsFold(t *testing.T) {
 	server := httptest.NewServer(model)
 	defer server.Close()
 	program := buildProgram(t)
-	for _, a := range agents() {
+	for _, a := range realAgents() {
 		if !strings.HasPrefix(a.name, "pi-") && a.name != "claude-code" {
 			continue
 		}
 		t.Run(a.name, func(t *testing.T) {
-			h := startHoldfast(t, program, "on", "[fold]\nenabled = true\n")
+			h := startHoldfast(t, program, "on")
 			tp := newTap(t, h.addr, nil)
 			label := a.name + "-fold"
 			in := newSandbox(t)
