@@ -35,8 +35,8 @@ func demo(r *runner, args []string) error {
 
 func test(r *runner, _ []string) error {
 	jobs := append(r.static(), r.units()...)
-	jobs = append(jobs, r.clients()...)
-	return r.all(append(jobs, r.clientTests()...))
+	jobs = append(append(jobs, r.clients()...), r.localEngine()...)
+	return r.all(append(append(jobs, r.clientTests()...), r.engineTests()...))
 }
 
 // engineOnly installs the local engine, for working on the KV tier.
@@ -46,7 +46,9 @@ func (r *runner) static() []job {
 	return []job{
 		{"gofmt", r.gofmt},
 		{"go vet", func() error { return r.goCmd(noCgo(), "vet", "-tags", tags, "./...") }},
-		{"go vet, client tests", func() error { return r.goCmd(noCgo(), "vet", "-tags", tags+",clients", "./app") }},
+		{"go vet, client and engine tests", func() error {
+			return r.goCmd(noCgo(), "vet", "-tags", tags+",clients,engine", "./app", "./core/engine", "./core/local")
+		}},
 		{"import rules", func() error { return r.goCmd(noCgo(), "test", "-count=1", "./build") }},
 	}
 }
@@ -68,6 +70,21 @@ func (r *runner) clientTests() []job {
 	return []job{{"real clients", func() error {
 		return r.goCmd(noCgo(), "test", "-count=1", "-v", "-timeout", "15m", "-tags", tags+",clients", "-run", "^TestClient", "./app")
 	}}}
+}
+
+// engineTests drive a real llama-server: through the tier alone, and by a real
+// agent through the whole program.
+func (r *runner) engineTests() []job {
+	real := func(tags string, packages ...string) func() error {
+		return func() error {
+			args := []string{"test", "-count=1", "-timeout", "15m", "-tags", tags, "-run", "^TestEngine"}
+			return r.goCmd(noCgo(), append(args, packages...)...)
+		}
+	}
+	return []job{
+		{"real engine", real(tags+",engine", "./core/engine", "./core/local")},
+		{"an agent on a real engine", real(tags+",clients,engine", "./app")},
+	}
 }
 
 // benches are the comparisons by name: a test behind a build tag each, so that
@@ -110,8 +127,8 @@ func nightly(r *runner, _ []string) error {
 	}
 	jobs := append(r.static(), r.units()...)
 	jobs = append(append(jobs, long), fuzzing...)
-	jobs = append(jobs, r.clients()...)
-	return r.all(append(jobs, r.clientTests()...))
+	jobs = append(append(jobs, r.clients()...), r.localEngine()...)
+	return r.all(append(append(jobs, r.clientTests()...), r.engineTests()...))
 }
 
 // fuzzJobs finds every fuzz target of the module: one minute of fuzzing each.
