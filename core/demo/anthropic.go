@@ -11,10 +11,9 @@ import (
 type anthropicWire struct{}
 
 type anthropicRequest struct {
-	Model    string            `json:"model"`
-	Stream   bool              `json:"stream"`
-	Messages []json.RawMessage `json:"messages"`
-	Tools    []struct {
+	Model  string `json:"model"`
+	Stream bool   `json:"stream"`
+	Tools  []struct {
 		Name   string  `json:"name"`
 		Schema *schema `json:"input_schema"`
 	} `json:"tools"`
@@ -30,7 +29,7 @@ type anthropicRequest struct {
 
 func (anthropicWire) read(body []byte) (request, error) {
 	var in anthropicRequest
-	if err := json.Unmarshal(body, &in); err != nil {
+	if err := readFrame(body, &in); err != nil {
 		return request{}, err
 	}
 	q := request{model: in.Model, stream: in.Stream, tokens: tokensOf(body), format: in.Output.Format.Schema,

@@ -1,6 +1,8 @@
 package demo
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 
 	"holdfast/core/wire"
@@ -31,6 +33,15 @@ type part struct {
 	text      string
 	signature string
 	piece
+}
+
+// readFrame reads everything of a request but its messages, which may be long.
+func readFrame(body []byte, into any) error {
+	cut, err := wire.Cut(body, listName)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(slices.Concat(body[:cut.List.Start], []byte("[]"), body[cut.List.End:]), into)
 }
 
 // blockPart reads one content block of an Anthropic message.

@@ -1,19 +1,14 @@
 package demo
 
-import (
-	"encoding/json"
-
-	"holdfast/core/wire"
-)
+import "holdfast/core/wire"
 
 // chatWire is OpenAI Chat Completions.
 type chatWire struct{}
 
 type chatRequest struct {
-	Model    string            `json:"model"`
-	Stream   bool              `json:"stream"`
-	Messages []json.RawMessage `json:"messages"`
-	Tools    []struct {
+	Model  string `json:"model"`
+	Stream bool   `json:"stream"`
+	Tools  []struct {
 		Function struct {
 			Name       string  `json:"name"`
 			Parameters *schema `json:"parameters"`
@@ -31,7 +26,7 @@ type chatRequest struct {
 
 func (chatWire) read(body []byte) (request, error) {
 	var in chatRequest
-	if err := json.Unmarshal(body, &in); err != nil {
+	if err := readFrame(body, &in); err != nil {
 		return request{}, err
 	}
 	q := request{model: in.Model, stream: in.Stream, usage: in.Options.Usage, tokens: tokensOf(body), format: in.Format.Schema.Schema}

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -36,7 +35,7 @@ func TestPlayIsASession(t *testing.T) {
 	if !sum.Counts.Seen || sum.Counts.Cached == 0 || sum.Counts.Output == 0 {
 		t.Fatalf("usage %+v", sum.Counts)
 	}
-	var last []json.RawMessage
+	var last [][]byte
 	for i, r := range recs {
 		msgs := messagesOf(t, r.Body)
 		if i > 0 && len(msgs) <= len(last) {
@@ -56,13 +55,16 @@ func TestPlayIsASession(t *testing.T) {
 	t.Logf("%d turns, %d elements, last body %d bytes, %d bytes sent, %d received, %s", sum.Turns, sum.Elements, sum.LastBody, sum.Sent, sum.Received, sum.Took)
 }
 
-func messagesOf(t *testing.T, body []byte) []json.RawMessage {
+func messagesOf(t *testing.T, raw []byte) (out [][]byte) {
 	t.Helper()
-	var in struct{ Messages []json.RawMessage }
-	if err := json.Unmarshal(body, &in); err != nil {
+	body, err := wire.Cut(raw, listName)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return in.Messages
+	for i := range body.Elements {
+		out = append(out, body.Element(i))
+	}
+	return out
 }
 
 // TestPlayIsDeterministic plays twice and compares every byte both ways.
