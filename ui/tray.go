@@ -32,10 +32,13 @@ func Tray(ctx context.Context, o TrayOptions) {
 	systray.SetTitle(Title) // before the item is exported: its Id follows from it
 	t := &tray{do: o.Do, items: map[string]*systray.MenuItem{}, shown: map[string]Item{}, wishes: make(chan Command, 16)}
 	done := make(chan struct{})
-	systray.Run(func() {
+	systray.Run(func() { // the panel gets no menu before this returns
+		ready := t.begin(ctx, o.Updates)
 		go func() {
 			defer close(done)
-			t.run(ctx, o.Updates)
+			if ready {
+				t.run(ctx, o.Updates)
+			}
 			systray.Quit()
 		}()
 	}, nil)
@@ -46,6 +49,7 @@ func Tray(ctx context.Context, o TrayOptions) {
 // for wishes, which the goroutine of clicks fills and that of work empties.
 type tray struct {
 	do     func(Command)
+	now    Snapshot
 	items  map[string]*systray.MenuItem
 	shown  map[string]Item // by key, as last drawn
 	icon   string          // the file last shown
@@ -53,20 +57,23 @@ type tray struct {
 	wishes chan Command
 }
 
-func (t *tray) run(ctx context.Context, updates <-chan Snapshot) {
-	var now Snapshot
+// begin draws the first snapshot; false when there was none.
+func (t *tray) begin(ctx context.Context, updates <-chan Snapshot) bool {
 	select {
-	case now = <-updates:
+	case t.now = <-updates:
 	case <-ctx.Done():
-		return
+		return false
 	}
+	t.dress(AnyBar)
+	t.build(nil, Menu(t.now))
+	return true
+}
+
+func (t *tray) run(ctx context.Context, updates <-chan Snapshot) {
 	bars, stop := watchBar()
 	defer stop()
-	bar := <-bars
-	t.dress(now, bar)
-	menu := Menu(now)
-	t.build(nil, menu)
-	keys, cases := t.channels(menu, nil, nil)
+	bar := AnyBar
+	keys, cases := t.channels(Menu(t.now), nil, nil)
 	works := make(chan struct{})
 	go func() { defer close(works); t.work() }()
 	defer func() { close(t.wishes); <-works }()
@@ -76,8 +83,8 @@ func (t *tray) run(ctx context.Context, updates <-chan Snapshot) {
 		at, value, _ := reflect.Select(cases)
 		switch at {
 		case fixed:
-			now = value.Interface().(Snapshot)
-			t.update(Menu(now))
+			t.now = value.Interface().(Snapshot)
+			t.update(Menu(t.now))
 		case fixed + 1:
 			bar = value.Interface().(Bar)
 		case fixed + 2:
@@ -86,7 +93,7 @@ func (t *tray) run(ctx context.Context, updates <-chan Snapshot) {
 			t.wish(t.shown[keys[at]].Does)
 			continue
 		}
-		t.dress(now, bar)
+		t.dress(bar)
 	}
 }
 
@@ -211,8 +218,9 @@ func set(on bool, yes, no func()) {
 	no()
 }
 
-// dress shows icon and tooltip of a snapshot.
-func (t *tray) dress(s Snapshot, b Bar) {
+// dress shows icon and tooltip on a bar.
+func (t *tray) dress(b Bar) {
+	s := t.now
 	if tip := StatusLine(s); tip != t.tip {
 		t.tip = tip
 		systray.SetTooltip(tip)
