@@ -28,13 +28,10 @@ type agent struct {
 }
 
 // sandbox is a throw-away home; a client's two runs share one.
-type sandbox struct {
-	home, work string
-	env        []string // more of it
-}
+type sandbox struct{ home, work string }
 
 func newSandbox(t *testing.T) sandbox {
-	s := sandbox{home: t.TempDir(), work: t.TempDir()}
+	s := sandbox{t.TempDir(), t.TempDir()}
 	if err := os.WriteFile(filepath.Join(s.work, "notes.txt"), []byte("slack water at noon\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +44,7 @@ func (s sandbox) run(t *testing.T, env []string, program string, args ...string)
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &errs, s.work
-	cmd.Env = append([]string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "TERM=dumb", "DO_NOT_TRACK=1", "NO_PROXY=127.0.0.1"}, append(env, s.env...)...)
+	cmd.Env = append([]string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "TERM=dumb", "DO_NOT_TRACK=1", "NO_PROXY=127.0.0.1"}, env...)
 	timer := time.AfterFunc(patience, func() {
 		if cmd.Process != nil {
 			_ = cmd.Process.Kill() // Run below reports it
