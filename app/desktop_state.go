@@ -219,22 +219,15 @@ func (d *desk) read(ctx context.Context) (seen seen, err error) {
 // warn tells of what is wrong in a state, and forgets what is in order again.
 func (d *desk) warn(s seen) {
 	now := time.Now()
-	for topic, about := range map[ui.Topic]string{
-		ui.TopicLowSpace: yes(s.low), ui.TopicConfig: s.status.ConfigError, ui.TopicBreaker: yes(s.status.Chain.Breaker.State == session.BreakerOpen),
+	for topic, wrong := range map[ui.Topic]bool{
+		ui.TopicLowSpace: s.low, ui.TopicConfig: s.status.ConfigError != "", ui.TopicBreaker: s.status.Chain.Breaker.State == session.BreakerOpen,
 	} {
-		if about == "" {
-			d.notifier.Over(topic, "yes")
+		if !wrong {
+			d.notifier.Over(topic, "")
 			continue
 		}
-		d.tell(ui.Event{Topic: topic, About: about}, now)
+		d.tell(ui.Event{Topic: topic}, now)
 	}
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return ""
 }
 
 func (d *desk) tell(e ui.Event, now time.Time) {

@@ -154,10 +154,16 @@ type Web struct {
 	ProxySecret bool `toml:"proxy_secret"`
 }
 
-// Notify switches desktop notifications.
+// Notify switches desktop notifications: a session stepped down, one is held
+// on the full path, the disk is almost full, config.toml has a mistake, a local
+// engine died, an agent's traffic stayed closed.
 type Notify struct {
-	Degrade  bool `toml:"degrade"`
-	LowSpace bool `toml:"low_space"`
+	Degrade     bool `toml:"degrade"`
+	Breaker     bool `toml:"breaker"`
+	LowSpace    bool `toml:"low_space"`
+	Config      bool `toml:"config"`
+	Engine      bool `toml:"engine"`
+	Undecrypted bool `toml:"undecrypted"`
 }
 
 // Default is every setting as shipped.
@@ -184,7 +190,7 @@ func Default() Config {
 		}},
 		MITM:   MITM{Domains: []string{}},
 		Web:    Web{AllowedOrigins: []string{}},
-		Notify: Notify{Degrade: true, LowSpace: true},
+		Notify: Notify{Degrade: true, Breaker: true, LowSpace: true, Config: true, Engine: true, Undecrypted: true},
 	}
 }
 
