@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -87,17 +88,16 @@ func TestEngineClaudeCode(t *testing.T) {
 	program := buildProgram(t)
 	h := startHoldfast(t, program, "shadow", localRoute(t, "agent", 1, 65_536))
 	in := newSandbox(t)
-	in.env = []string{"CLAUDE_CODE_MAX_OUTPUT_TOKENS=64"}
 	for i, prompt := range []string{"What is in the harbour?", "And in the tower?"} {
-		t.Logf("turn %d: %s", i+1, sayClaude(t, in, "http://"+h.addr, prompt, i > 0))
+		sayCapped(t, in, "http://"+h.addr, prompt, i > 0)
 	}
 	before := h.receipts(t, 2)
 	h.stop(t)
 	h.start(t)
-	t.Logf("turn 3: %s", sayClaude(t, in, "http://"+h.addr, "And in the letter?", true))
+	sayCapped(t, in, "http://"+h.addr, "And in the letter?", true)
 	all := h.receipts(t, len(before)+1)
 	t.Logf("%+v", all)
-	if r := all[len(all)-1]; r.Source != usage.FromDisk || r.Restored < 1000 {
+	if r := all[len(before)]; r.Source != usage.FromDisk || r.Restored < 1000 {
 		t.Errorf("the third turn was not restored: %+v\n%s", r, h.log.Bytes())
 	}
 	var status struct {
@@ -123,4 +123,29 @@ func TestEngineClaudeCode(t *testing.T) {
 			t.Fatal("the engine outlives the program that was killed")
 		}
 	}
+}
+
+// sayCapped runs Claude Code once with its output capped. A model of random
+// weights never comes to an end by itself, so that the client reports the cap as
+// an error, and leaves with 1; what it sent and keeps is what counts here.
+func sayCapped(t *testing.T, in sandbox, base, prompt string, resume bool) {
+	t.Helper()
+	args := []string{"-p", prompt, "--output-format", "json"}
+	if resume {
+		args = append(args, "--continue")
+	}
+	cmd := exec.CommandContext(t.Context(), installed(t, "clients", "claude-code", "node_modules", "@anthropic-ai", "claude-code-linux-"+npmArch(), "claude"), args...)
+	cmd.Dir = in.work
+	cmd.Env = []string{"HOME=" + in.home, "PATH=" + os.Getenv("PATH"), "TERM=dumb", "DO_NOT_TRACK=1", "NO_PROXY=127.0.0.1",
+		"ANTHROPIC_BASE_URL=" + base, "ANTHROPIC_API_KEY=sk-ant-dummy-000000000000", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=64",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
+	out, err := cmd.Output()
+	var said struct {
+		Error string `json:"api_error"`
+		Turns int    `json:"num_turns"`
+	}
+	if json.Unmarshal(out, &said) != nil || err != nil && said.Error != "max_output_tokens" {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%d calls, %d bytes said", said.Turns, len(out))
 }
