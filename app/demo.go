@@ -22,6 +22,8 @@ const demoPace = 40 * time.Millisecond
 
 func (c *cli) demoCommand() *cobra.Command {
 	var o demoOptions
+	var real engineDemo
+	var withEngine bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Play a bundled coding session through the real chain", Args: cobra.NoArgs,
 		Long: "Plays a coding session against a scripted model in this process, once directly and once\n" +
@@ -32,7 +34,15 @@ func (c *cli) demoCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.turns, "turns", demo.DefaultTurns, "number of model calls")
 	cmd.Flags().BoolVar(&o.fast, "fast", false, "no pauses, and exit when it has ended")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home and print where it is")
+	cmd.Flags().BoolVar(&withEngine, "engine", false, "show a restart on a real local engine instead")
+	cmd.Flags().StringVar(&real.command, "engine-command", "llama-server", "the engine's program, for --engine")
+	cmd.Flags().StringVar(&real.model, "engine-model", "", "a GGUF file, for --engine")
+	cmd.Flags().IntVar(&real.tokens, "engine-tokens", 4000, "length of the conversation, for --engine")
 	cmd.RunE = c.do(func(ctx context.Context, _ []string) error {
+		if withEngine {
+			real.keep = o.keep
+			return c.demoEngine(ctx, real)
+		}
 		if o.turns < 1 || o.turns > demo.DefaultTurns {
 			return &Fault{Code: exitUsage, What: fmt.Sprintf("the session has 1 to %d turns", demo.DefaultTurns), Hint: "leave --turns out to play them all"}
 		}

@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"holdfast/build/engine"
 )
 
 // tags is the build without the desktop: no Fyne, no C.
@@ -23,14 +26,24 @@ func raced() []string { return []string{"core", "storage", "web", "app"} }
 
 func demo(r *runner, args []string) error {
 	program := filepath.Join(r.cache, "bin", "holdfast")
-	return r.all([]job{
-		{"build the program", func() error {
-			return r.goCmd(noCgo(), "build", "-tags", tags, "-o", program, "./app")
-		}},
-		{"play the session", func() error {
-			return r.sh(".", nil, program, append([]string{"demo"}, args...)...)
-		}},
-	})
+	jobs := []job{{"build the program", func() error {
+		return r.goCmd(noCgo(), "build", "-tags", tags, "-o", program, "./app")
+	}}}
+	if slices.Contains(args, "--engine") {
+		jobs = append(jobs, r.benchEngine()...)
+		args = append([]string{"--engine-command", engine.Server(r.cache), "--engine-model", engine.File(r.cache, engine.Bench().Name)}, args...)
+	}
+	return r.all(append(jobs, job{"play the session", func() error {
+		return r.sh(".", nil, program, append([]string{"demo"}, args...)...)
+	}}))
+}
+
+// benchEngine installs the engine with the model of the measurements.
+func (r *runner) benchEngine() []job {
+	return []job{
+		{"install llama-server", func() error { return engine.Install(r.cache, r.out) }},
+		{"make the bench model", func() error { return r.models(engine.Bench()) }},
+	}
 }
 
 func test(r *runner, _ []string) error {
