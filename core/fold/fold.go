@@ -121,7 +121,9 @@ type Event struct {
 	// rewinds and reactivations.
 	After int64 `json:"after,omitempty"`
 	// Keys are the element keys the event was decided on, in step with Elems.
-	Keys []string `json:"keys,omitempty"`
+	// Stored, KeysSum stands for them where they are many.
+	Keys    []string `json:"keys,omitempty"`
+	KeysSum string   `json:"keys_sum,omitempty"`
 	// Block is the block of a fold, unfold, inherit or purge. A fold's Elems are
 	// all it covers in list order, those of its Children among them: their
 	// carriers go with it. The carrier stands at element Anchor, and its text is

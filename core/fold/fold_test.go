@@ -121,3 +121,29 @@ func TestEventsAreStored(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsStaySmall: what a fold of many elements is stored as does not grow
+// with them, and nothing that addresses rows is lost.
+func TestEventsStaySmall(t *testing.T) {
+	k := started(t, 1_000)
+	ev := k.fold("m1", "m2000").Events[0]
+	text, err := json.Marshal(ev)
+	if err != nil || len(text) > 1_000 || len(ev.Elems) != 2_000 {
+		t.Fatalf("%d elements take %d bytes (%v)", len(ev.Elems), len(text), err)
+	}
+	var back Event
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(back.Elems, ev.Elems) || back.Anchor != ev.Anchor || back.KeysSum != SumOfKeys(ev.Keys) {
+		t.Errorf("it comes back as %+v", back)
+	}
+	again, err := json.Marshal(back)
+	if err != nil || string(again) != string(text) {
+		t.Errorf("the second time it is %s (%v)", again, err)
+	}
+	const old = `{"kind":"fold","elems":[3,4,9],"block":1}`
+	if err := json.Unmarshal([]byte(old), &back); err != nil || !reflect.DeepEqual(back.Elems, []int64{3, 4, 9}) {
+		t.Errorf("%s is read as %+v (%v)", old, back, err)
+	}
+}
