@@ -37,11 +37,11 @@ const deadShare = 0.5
 // used; bytes that others hold too are charged to it by its share. One that owns
 // no bytes of its own frees nothing: it goes after everything that shares its
 // blocks. Stale ones go first. Pinned ones never go; the newest goes only when
-// the store would stay above its budget with it.
+// the store, and what is about to be written, would stay above the budget with it.
 func PlanEvict(c Contents, g Goal) Plan {
 	p := newPlanner(c, g)
 	p.evict()
-	if p.newest >= 0 && p.used > g.Budget {
+	if p.newest >= 0 && p.used+g.Incoming > g.Budget {
 		p.manifests[p.newest].stays = false
 		p.evict()
 	}

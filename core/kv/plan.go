@@ -112,6 +112,9 @@ type Goal struct {
 	Model *ModelIdentity
 	// All takes the newest too: clear, not prune.
 	All bool
+	// Incoming is the growth of a write that room is made for. It will be the
+	// newest, so that the present newest may go for it, after all others.
+	Incoming Bytes
 }
 
 // StepKind is what one step of a plan does.
