@@ -70,6 +70,36 @@ func TestArtifactGoldens(t *testing.T) {
 	}
 }
 
+// TestEveryToolOfTheAgentsHasAGolden: the tools the five agents offer by
+// themselves, read off their requests and manuals of 2026-11; each stands in a
+// golden of its agent.
+func TestEveryToolOfTheAgentsHasAGolden(t *testing.T) {
+	for agent, tools := range map[string]string{
+		"claude":   "Agent AskUserQuestion Bash BashOutput Edit EnterPlanMode ExitPlanMode Glob Grep KillShell ListMcpResourcesTool LS LSP Monitor MultiEdit NotebookEdit NotebookRead Read ReadMcpResourceTool SendMessage Skill SlashCommand Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TodoWrite ToolSearch WebFetch WebSearch Write",
+		"codex":    "apply_patch close_agent exec_command grep_files list_dir list_mcp_resource_templates list_mcp_resources read_file read_mcp_resource request_user_input send_input shell shell_command spawn_agent update_plan view_image wait web_search write_stdin",
+		"opencode": "apply_patch bash batch codesearch edit glob grep list lsp multiedit patch plan_enter plan_exit question read skill task todoread todowrite webfetch websearch write",
+		"pi":       "bash edit find grep ls read write",
+		"gemini":   "activate_skill ask_user cli_help codebase_investigator delegate_to_agent enter_plan_mode exit_plan_mode get_internal_docs glob google_web_search grep_search list_directory read_file read_many_files replace run_shell_command save_memory search_file_content web_fetch write_file write_todos",
+	} {
+		files, err := filepath.Glob("testdata/artifact/" + agent + "-*.txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, path := range files {
+			calls, _ := readCalls(t, path)
+			for _, c := range calls {
+				seen[c.Tool] = true
+			}
+		}
+		for _, tool := range strings.Fields(tools) {
+			if !seen[tool] {
+				t.Errorf("%s: no golden calls %s", agent, tool)
+			}
+		}
+	}
+}
+
 // TestArtifactBounds: however much was done, the list has at most 40 lines of
 // artifacts and 2,000 characters, keeps the latest of every deed, and counts
 // the rest.
