@@ -114,8 +114,8 @@ func TestReplaceInsideAFold(t *testing.T) {
 }
 
 // An element the client drops leaves its fold alone; at a re-stamp the fold
-// dies, and what it had consumed whole stands for itself. C29, C61.
-func TestDroppedElements(t *testing.T) {
+// dies, and what it had consumed whole stands for itself.
+func TestC29_C61_DroppedElements(t *testing.T) {
 	k := nested(t)
 	n := k.st.Block(2).Elems[0]
 	k.elems = slices.DeleteFunc(slices.Clone(k.elems), func(e Element) bool { return e.N == n || e.N == n+1 })

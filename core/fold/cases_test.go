@@ -32,7 +32,7 @@ func elementOf(k *talk, ref int64) int64 {
 }
 
 // P9, C68: the one-off cost of a fold is known before and shown after.
-func TestP9_CostIsToldBeforehand(t *testing.T) {
+func TestP9_C68_CostIsToldBeforehand(t *testing.T) {
 	k := stories(t, "growth")
 	_, _, n := k.turn(exact(truthful(k)))
 	if n.Text == "" || n.Bill.Cost <= 0 || n.Bill.Saved <= n.Bill.Cost {
@@ -71,7 +71,7 @@ func TestP10_NotWhenItDoesNotPay(t *testing.T) {
 }
 
 // P17, C12: the window is what was declared; an overflow never shrinks it.
-func TestP17_WindowIsNotLearned(t *testing.T) {
+func TestP17_C12_WindowIsNotLearned(t *testing.T) {
 	k := started(t, 20)
 	k.lim.Window = 100_000
 	k.rh = k.rh.Overflow()
@@ -99,7 +99,7 @@ func TestP18_OverflowFoldsOnce(t *testing.T) {
 }
 
 // P18, C35: room for the reply is kept where it shares the window.
-func TestP18_ReserveCounts(t *testing.T) {
+func TestP18_C35_ReserveCounts(t *testing.T) {
 	l := Limits{Window: 100_000, Reserve: 32_000}.filled()
 	if got := l.level(55_000); got != ReasonPressure {
 		t.Errorf("55,000 of 68,000 usable tokens: %q", got)
@@ -108,7 +108,7 @@ func TestP18_ReserveCounts(t *testing.T) {
 
 // P19, C11, C66: failures say so, are the same whatever the order of keys, and
 // the same one twice is cut short; a call that now succeeds is not.
-func TestP19_FailuresAreVisibleAndBounded(t *testing.T) {
+func TestP19_C11_C66_FailuresAreVisibleAndBounded(t *testing.T) {
 	k := started(t, 20)
 	first := k.run(ToolCompress, ranges("m1", "m2"))
 	if !first.Failed || first.Stuck || !strings.HasPrefix(first.Result, "FAILED") || len(first.Events) != 0 {
@@ -132,7 +132,7 @@ func TestP19_FailuresAreVisibleAndBounded(t *testing.T) {
 }
 
 // P32, P20: a nudge that is not given names what really stood in the way.
-func TestP32_HeldForTheRealReason(t *testing.T) {
+func TestP32_P20_HeldForTheRealReason(t *testing.T) {
 	full := func() *talk { k := stories(t, "pressure"); return k }
 	for name, c := range map[string]struct {
 		change func(*talk)
@@ -162,9 +162,9 @@ func TestP32_HeldForTheRealReason(t *testing.T) {
 // ReasonGrowthOrQuiet stands for any reason not to ask in the table above.
 const ReasonGrowthOrQuiet = "any"
 
-// P35, C14, C49: tools are the same bytes every time, in the same order, plain
+// P35, C49: tools are the same bytes every time, in the same order, plain
 // objects in every shape.
-func TestP35_ToolsAreConstant(t *testing.T) {
+func TestP35_C49_ToolsAreConstant(t *testing.T) {
 	for _, shape := range []Shape{ShapeAnthropic, ShapeChat, ShapeResponses, ShapeGoogle} {
 		first := ToolsJSON(shape, "")
 		if !reflect.DeepEqual(first, ToolsJSON(shape, "")) || len(first) != 4 {
@@ -268,7 +268,7 @@ func TestC6_ReasoningStaysWithItsCompanion(t *testing.T) {
 	}
 }
 
-// C20, C38: what hf_decompress returns is bounded, whatever is behind a fold.
+// C38: what hf_decompress returns is bounded, whatever is behind a fold.
 func TestC38_DecompressIsPaged(t *testing.T) {
 	k := newTalk(t).system("s").user("go").rounds(1, 95_000).tail()
 	k.fold("m1", "m2")
@@ -325,7 +325,7 @@ func TestC26_ResumedHistoryIsSeen(t *testing.T) {
 }
 
 // C27, C37: every range that is offered is one that hf_compress takes.
-func TestC27_OffersAreTaken(t *testing.T) {
+func TestC27_C37_OffersAreTaken(t *testing.T) {
 	for seed := range uint64(15) {
 		p := newProgram(t, seeded(t, seed))
 		for range 25 {

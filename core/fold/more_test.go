@@ -180,7 +180,7 @@ func TestDescribe(t *testing.T) {
 
 // C34: a base64 payload is never counted as text, wherever it stands, nor shown
 // as one.
-func TestPayloadsAreNoText(t *testing.T) {
+func TestC34_PayloadsAreNoText(t *testing.T) {
 	payload := strings.Repeat("QUJD", 40_000)
 	block := `{"source":{"data":"` + payload + `","type":"base64"},"type":"image"}`
 	m := message(chat.Tool, chat.Part{Kind: chat.ToolResult, CallID: "c1", Text: "a screenshot\n" + block})

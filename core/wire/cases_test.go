@@ -57,7 +57,7 @@ const (
 
 // P5, P50, C17: thinking and its signature go back byte for byte, in the rounds
 // of this turn and in those of a turn before.
-func TestP5_SignaturesAreExact(t *testing.T) {
+func TestP5_P50_C17_SignaturesAreExact(t *testing.T) {
 	b := request(t, "", askA, `{"role":"assistant","content":"Merged."}`, askA)
 	own := []wire.Private{{Assistant: []byte(callA), Results: []wire.Result{{CallID: "t1", Text: "r"}}}}
 	view := all(b)
@@ -74,7 +74,7 @@ func TestP5_SignaturesAreExact(t *testing.T) {
 
 // P6, P78, C17: a refused signature goes with its whole block, never with a
 // changed text; the rest stays as it was.
-func TestP6_ThinkingGoesWhole(t *testing.T) {
+func TestP6_P78_C17_ThinkingGoesWhole(t *testing.T) {
 	rest, ok := anthropic.Codec{}.Unthink([]byte(callA))
 	const want = `{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Read","input":{"n":1.0}}]}`
 	if !ok || string(rest) != want {
@@ -87,7 +87,7 @@ func TestP6_ThinkingGoesWhole(t *testing.T) {
 
 // P7, P31, P42: blocks and items we do not know pass as they came, also beside
 // results that are shortened.
-func TestP7_UnknownBlocksPass(t *testing.T) {
+func TestP7_P31_P42_UnknownBlocksPass(t *testing.T) {
 	const server = `{"type":"server_tool_use","id":"s1","name":"web","input":{"q": "x"},"caller":{"type":"direct"}}`
 	const answer = `{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"text","text":"long enough to be cut"}]}`
 	b := request(t, "", askA, `{"role":"assistant","content":[`+server+`, `+answer+`]}`, callA,
@@ -106,7 +106,7 @@ func TestP7_UnknownBlocksPass(t *testing.T) {
 
 // P11, C1: nothing is put in front of the client's last cache marker but what is
 // constant; the nudge is the last thing of all, and never in the system text.
-func TestP11_NothingMovesBeforeTheMarker(t *testing.T) {
+func TestP11_C1_NothingMovesBeforeTheMarker(t *testing.T) {
 	const system = `,"system":[{"type":"text","text":"You are.","cache_control":{"type":"ephemeral"}}]`
 	marked := strings.Replace(resultA, `"content":"text"`, `"content":"text","cache_control":{"type":"ephemeral"}`, 1)
 	b := request(t, system, askA, callA, marked)
@@ -124,7 +124,7 @@ func TestP11_NothingMovesBeforeTheMarker(t *testing.T) {
 
 // P33, P34, C60, C19: what is added does not change how the client spells
 // anything: white space, escapes, numbers, ids.
-func TestP33_SpellingIsKept(t *testing.T) {
+func TestP33_P34_C60_C19_SpellingIsKept(t *testing.T) {
 	const odd = "{ \"content\" : \"caf\\u00e9 \\/ é\",\n\t\"role\":\"user\", \"n\": 12345678901234567890.10 }"
 	const members = ` , "temperature":1.0,"seed": 9007199254740993 , "metadata":{"user_id":"\u0061"}`
 	for _, codec := range []wire.Codec{anthropic.Codec{}, openai.Codec{}} {
