@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 
 	"holdfast/core/content"
 	"holdfast/core/kv"
@@ -28,7 +29,14 @@ func (m *Manager) contents() kv.Contents {
 		}
 	}
 	c.Other = max(0, used-known) + m.inflight
+	inOrder(c)
 	return c
+}
+
+// inOrder sorts what came out of maps, so that equal stores give equal plans.
+func inOrder(c kv.Contents) {
+	slices.SortFunc(c.Manifests, func(a, b kv.Stored) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(c.Packs, func(a, b kv.PackFile) int { return slices.Compare(a.ID[:], b.ID[:]) })
 }
 
 func (m *Manager) packs() (out []kv.PackFile) {
@@ -63,11 +71,12 @@ func (m *Manager) goal(g kv.Goal) (kv.Goal, error) {
 	return g, nil
 }
 
-// makeRoom evicts down to a target; the caller holds admission.
-func (m *Manager) makeRoom(ctx context.Context, target kv.Bytes) error {
+// makeRoom evicts down to a target, for a write of so many bytes; the caller
+// holds admission.
+func (m *Manager) makeRoom(ctx context.Context, target, incoming kv.Bytes) error {
 	m.condition(func(c *conditions) { c.pruning++ })
 	defer m.condition(func(c *conditions) { c.pruning-- })
-	g, err := m.goal(kv.Goal{Target: target})
+	g, err := m.goal(kv.Goal{Target: target, Incoming: incoming})
 	if err != nil {
 		return err
 	}

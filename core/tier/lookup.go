@@ -117,9 +117,13 @@ func (m *Manager) missed(why kv.MissReason) {
 // Stored is how many leading tokens of a conversation can be restored from disk.
 // Nothing is counted.
 func (m *Manager) Stored(state kv.StateIdentity, tokens []kv.Token) int {
+	return m.longest(state, tokens).Tokens
+}
+
+func (m *Manager) longest(state kv.StateIdentity, tokens []kv.Token) kv.Match {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.index.Longest(state.ID(), tokens, len(tokens)).Tokens
+	return m.index.Longest(state.ID(), tokens, len(tokens))
 }
 
 // Prefilled books a measured cold prefill, from which it is worked out whether

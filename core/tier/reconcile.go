@@ -118,6 +118,10 @@ func (m *Manager) whole(man *kv.Manifest) bool {
 	return true
 }
 
+// minAuto is the smallest budget that is taken without being asked for: under it
+// not one state fits.
+const minAuto = 1 << 20
+
 // settleBudget works the budget out and comes down to it.
 func (m *Manager) settleBudget(ctx context.Context) error {
 	free, err := m.segments.Free()
@@ -129,11 +133,13 @@ func (m *Manager) settleBudget(ctx context.Context) error {
 	m.mu.Lock()
 	m.budget = m.limits.Budget
 	if m.limits.Auto {
-		m.budget = kv.AutoBudget(kv.Bytes(free), used, m.limits.Reserve)
+		if m.budget = kv.AutoBudget(kv.Bytes(free), used, m.limits.Reserve); m.budget < minAuto {
+			m.budget = 0
+		}
 	}
 	zero := m.budget == 0
 	m.mu.Unlock()
-	m.condition(func(c *conditions) { c.zero = zero })
+	m.condition(func(c *conditions) { c.zero, c.full = zero, false })
 	return m.keepBudget(ctx)
 }
 

@@ -58,7 +58,7 @@ func (m *Manager) reserve(ctx context.Context, c kv.Claim) (release func(), err 
 		}
 	}
 	if err == nil && a.Verdict == kv.Evict {
-		if err = m.makeRoom(ctx, a.Target); err == nil {
+		if err = m.makeRoom(ctx, a.Target, c.Growth); err == nil {
 			a, err = m.decide(c, true)
 		}
 	}
@@ -131,17 +131,14 @@ func (m *Manager) recheck() {
 	}
 	m.room.set(kv.Bytes(free))
 	c := m.mood.conditions()
-	if !c.low && !c.full {
+	if !c.low {
 		return
 	}
 	m.mu.Lock()
-	reserve, budget := m.limits.Reserve, m.budget
+	reserve := m.limits.Reserve
 	m.mu.Unlock()
 	_, wanted := m.room.get()
-	m.condition(func(c *conditions) {
-		c.low = c.low && kv.Bytes(free)-wanted < reserve
-		c.full = c.full && kv.Bytes(m.segments.Used()) > kv.LowWater(budget)
-	})
+	m.condition(func(c *conditions) { c.low = c.low && kv.Bytes(free)-wanted < reserve })
 }
 
 // outOfSpace reports an error that means a full disk rather than a broken one.

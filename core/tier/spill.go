@@ -94,6 +94,7 @@ type job struct {
 	Request
 	key    recordKey
 	growth kv.Bytes // estimated
+	unpin  func()   // lets go of what the state continues; set by spill
 }
 
 // Due says whether a branch is worth a spill now, given how many leading tokens
@@ -131,6 +132,7 @@ func (m *Manager) Spill(r Request) error {
 		j.growth = kv.Bytes(j.key.rows-stored) * m.rows[j.key.state]
 	}
 	if m.capped(j.growth) {
+		m.capHit = m.now().Format(time.DateOnly)
 		return declined(ReasonDailyCap, "the day's kv.disk.daily_write_cap is reached")
 	}
 	return m.enqueue(j)
@@ -295,6 +297,8 @@ func (e *storeError) Unwrap() error { return e.err }
 // be gigabytes and stands in everybody's way.
 func (m *Manager) spill(ctx context.Context, j *job) (out Spilled, err error) {
 	began := m.now()
+	j.unpin = m.pinBase(j.key.state, j.Tokens)
+	defer j.unpin()
 	release, err := m.reserve(ctx, kv.Claim{Write: j.growth, Growth: j.growth})
 	if err != nil {
 		return out, err
@@ -317,6 +321,19 @@ func (m *Manager) spill(ctx context.Context, j *job) (out Spilled, err error) {
 	out, err = m.commit(ctx, j, file)
 	out.Took = m.now().Sub(began)
 	return out, err
+}
+
+// pinBase keeps what a state continues from being evicted to make room for it:
+// the growth alone would be of no use. A sibling that only begins alike may go;
+// the blocks they share are held.
+func (m *Manager) pinBase(state kv.StateID, tokens []kv.Token) (release func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	match := m.index.Longest(state, tokens, len(tokens))
+	if e := m.entries[match.Manifest]; e != nil && match.Tokens >= int(e.tokens)/kv.BlockTokens*kv.BlockTokens {
+		return m.pin(e.id)
+	}
+	return func() {}
 }
 
 // parse reads what the engine wrote and believes none of it: size and tokens
@@ -393,7 +410,7 @@ func (m *Manager) commit(ctx context.Context, j *job, f *slotfile.File) (out Spi
 	m.describe(man, j)
 	release := m.hold(man.Pieces())
 	defer release()
-	plan := kv.PlanSpill(man, m.storedBefore(j, man), m.stored, m.cost)
+	plan := kv.PlanSpill(man, kv.Tokens(m.Stored(j.State, man.Tokens)), m.stored, m.cost)
 	free, err := m.reserve(ctx, plan.Claim())
 	if err != nil {
 		return out, err
@@ -407,6 +424,7 @@ func (m *Manager) commit(ctx context.Context, j *job, f *slotfile.File) (out Spi
 		release()
 		return out, &storeError{errors.Join(err, m.discarded())}
 	}
+	j.unpin()
 	if err := m.supersede(ctx, out.Manifest, man); err != nil {
 		m.log.Warn("a state is stored, but not all it replaces could be removed", "error", err)
 	}
@@ -422,11 +440,6 @@ func (m *Manager) describe(man *kv.Manifest, j *job) {
 	man.Serial = m.serial
 	man.Created = m.now().UTC()
 	man.LastUsed = man.Created
-}
-
-// storedBefore is how much of the state was restorable already.
-func (m *Manager) storedBefore(j *job, man *kv.Manifest) kv.Tokens {
-	return kv.Tokens(m.Stored(j.State, man.Tokens))
 }
 
 // stored reports whether a block is in the store and will stay: a block that no
@@ -533,8 +546,8 @@ func (m *Manager) keepBudget(ctx context.Context) error {
 	m.mu.Lock()
 	budget := m.budget
 	m.mu.Unlock()
-	if kv.Bytes(m.segments.Used()) <= budget {
+	if kv.Bytes(m.segments.Used()) <= budget || budget == 0 {
 		return nil
 	}
-	return m.makeRoom(ctx, kv.LowWater(budget))
+	return m.makeRoom(ctx, kv.LowWater(budget), 0)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"holdfast/core/kv"
 )
@@ -70,7 +71,7 @@ func (m *Manager) Status() kv.Status {
 	s.Activity.Misses = maps.Clone(m.activity.Misses)
 	s.Activity.Queue.Items, s.Activity.Queue.Bytes = m.queueItems, m.queued
 	s.Usage.BudgetBytes, s.Usage.ReserveBytes, s.Usage.ReservedInflightBytes = m.budget, m.limits.Reserve, m.inflight
-	if m.capped(1) {
+	if m.capHit == m.now().Format(time.DateOnly) {
 		s.Effective.Warnings = append(s.Effective.Warnings, "today's kv.disk.daily_write_cap is reached; nothing more is written until tomorrow")
 	}
 	return s

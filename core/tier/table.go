@@ -23,6 +23,7 @@ type table struct {
 	rows       map[kv.StateID]kv.Bytes // bytes a token, of the last manifest
 	serial     uint64                  // of the last manifest or use
 	wear       wear
+	capHit     string // the day on which a spill was last declined for the cap
 	noteDirty  bool
 	queued     kv.Bytes // estimated growth of queued spills
 	queueItems int
