@@ -124,6 +124,10 @@ func (d *engineShow) play(ctx context.Context) error {
 // grow takes the conversation to its length: most of it at once, the rest in
 // small turns.
 func (d *engineShow) grow(ctx context.Context, say func(string, ...any)) error {
+	if _, err := d.ask(ctx, "Good morning."); err != nil { // the engine has started and been tried out when this is answered
+		return err
+	}
+	d.talk = d.talk[:1]
 	r, err := d.ask(ctx, demoProse(d.o.tokens*8/10/2))
 	if err != nil {
 		return err
@@ -260,7 +264,7 @@ func (d *engineShow) stored(ctx context.Context) (s onDisk, err error) {
 		if err != nil {
 			return s, err
 		}
-		s = onDisk{written: st.Activity.BytesWritten, bytes: st.Usage.UsedBytes}
+		s = onDisk{written: st.Activity.Written, bytes: st.Usage.Used}
 		for _, e := range st.Inventory {
 			s.tokens = max(s.tokens, e.Tokens)
 		}
@@ -275,7 +279,21 @@ func (d *engineShow) stored(ctx context.Context) (s onDisk, err error) {
 	}
 }
 
-func (d *engineShow) status(ctx context.Context) (st kv.Status, err error) {
+// storeStatus is what of the tier's status counts here.
+type storeStatus struct {
+	Activity struct {
+		Written kv.Bytes       `json:"bytes_written"`
+		Queue   kv.StatusQueue `json:"queue"`
+	} `json:"activity"`
+	Usage struct {
+		Used kv.Bytes `json:"used_bytes"`
+	} `json:"usage"`
+	Inventory []struct {
+		Tokens kv.Tokens `json:"tokens"`
+	} `json:"inventory"`
+}
+
+func (d *engineShow) status(ctx context.Context) (st storeStatus, err error) {
 	token, err := os.ReadFile(Paths{d.home, d.home, d.home}.tokenFile())
 	if err != nil {
 		return st, err

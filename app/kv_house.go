@@ -67,8 +67,11 @@ func openKV(ctx context.Context, p Paths, s *Settings, log *slog.Logger, publish
 // wait for a model to load.
 func (h *kvHouse) start() {
 	for name, r := range h.cfg().Routes {
-		if r.Engine == llamaServer && h.cfg().Engine[name].Model != "" {
-			h.sender(name)
+		if r.Engine != llamaServer || h.cfg().Engine[name].Model == "" {
+			continue
+		}
+		if e, ok := h.sender(name).(*local.Engine); ok {
+			e.Greet()
 		}
 	}
 }

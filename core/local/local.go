@@ -97,6 +97,19 @@ func New(o Options) *Engine {
 	return e
 }
 
+// Greet makes the first contact behind the caller, so that the engine is known
+// and tried out before the first request.
+func (e *Engine) Greet() {
+	if e.o.Tier == nil {
+		return
+	}
+	e.work.Go(func() {
+		if _, err := e.contact(e.ctx); err != nil && e.ctx.Err() == nil {
+			e.log.Warn("the local engine does not answer", "err", err)
+		}
+	})
+}
+
 // life is one life of the engine process: what it is and what its slots hold.
 type life struct {
 	number int
