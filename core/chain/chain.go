@@ -83,6 +83,7 @@ type Chain struct {
 	tripBudget time.Duration
 
 	memory  *memory
+	tools   tools
 	metrics *metrics
 	groups  *groups
 	after   *afterwork

@@ -93,7 +93,7 @@ func (x *Exchange) additions(k *fold.State) wire.Additions {
 	if !x.folds(k) || !x.holdsTools() {
 		return add
 	}
-	add.Paragraph, add.Tools, add.Nudge = fold.Paragraph, fold.ToolsJSON(x.shape(), k.Suffix), x.nudge
+	add.Paragraph, add.Tools, add.Nudge = fold.Paragraph, x.tools.json(x.shape(), k.Suffix), x.nudge
 	return add
 }
 

@@ -28,6 +28,7 @@ type Exchange struct {
 	start   time.Time
 	id      int64
 	cfg     *config.Config
+	tools   *tools
 	target  upstream.Target
 	codec   wire.Codec // nil when no codec holds this family
 	arrived []byte     // the body as it came, nil when it is streamed through
@@ -140,7 +141,7 @@ func (c *Chain) open(r *http.Request) (*Exchange, error) {
 		return nil, &upstream.Refusal{Status: http.StatusUpgradeRequired, Code: "no_websocket",
 			Title: "WebSocket is not supported yet.", Hint: "Use HTTP: clients that offer both fall back by themselves."}
 	}
-	x := &Exchange{r: r, ctx: context.WithoutCancel(r.Context()), start: time.Now(), cfg: c.config(), path: session.PathVerbatim}
+	x := &Exchange{r: r, ctx: context.WithoutCancel(r.Context()), start: time.Now(), cfg: c.config(), tools: &c.tools, path: session.PathVerbatim}
 	var err error
 	if x.target, err = upstream.Resolve(x.cfg, r.Method, r.URL.EscapedPath(), r.URL.RawQuery); err != nil {
 		return nil, err

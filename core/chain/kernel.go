@@ -2,8 +2,10 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
@@ -158,7 +160,7 @@ func (x *Exchange) frameTokens() usage.Tokens {
 	for _, e := range x.body.Elements {
 		n -= e.Len()
 	}
-	for _, t := range fold.ToolsJSON(x.shape(), "") {
+	for _, t := range x.tools.json(x.shape(), "") {
 		n += len(t)
 	}
 	return usage.EstimateBytes(n)
@@ -173,6 +175,24 @@ func heldOut(bucket int, percent float64) bool {
 
 // shape is how this wire spells a tool.
 func (x *Exchange) shape() fold.Shape { return fold.Shape(x.codec.Family()) }
+
+// tools keeps the JSON of our tools, which is the same on every turn. It has one
+// entry for each wire, and for each suffix that a name clash led to.
+type tools struct{ known sync.Map }
+
+type toolsKey struct {
+	shape  fold.Shape
+	suffix string
+}
+
+func (t *tools) json(shape fold.Shape, suffix string) []json.RawMessage {
+	key := toolsKey{shape, suffix}
+	if v, ok := t.known.Load(key); ok {
+		return v.([]json.RawMessage)
+	}
+	v, _ := t.known.LoadOrStore(key, fold.ToolsJSON(shape, suffix))
+	return v.([]json.RawMessage)
+}
 
 // ownTools are the names our tools have in this session.
 func (x *Exchange) ownTools() []string {

@@ -118,7 +118,20 @@ func ofList(list []Elem, meta func(int64) fold.Element) []fold.Element {
 
 // FullView is the full path's view once this plan is carried out; see FullView.
 func (p *Plan) FullView() []ViewItem {
+	if !structured(&p.Next.Kernel) { // nothing to be looked up
+		return plainView(p.Next.List)
+	}
 	return WholeView(ofList(p.Next.List, p.planner.meta), p.Next.List, p.Next.Kernel)
+}
+
+// plainView is the view of a list of which nothing is folded, hidden or
+// shortened.
+func plainView(list []Elem) []ViewItem {
+	view := make([]ViewItem, len(list))
+	for j := range list {
+		view[j] = ViewItem{Inbound: j, Elem: list[j].N}
+	}
+	return view
 }
 
 // WholeView is the view the rows must give: FullView with what the client
