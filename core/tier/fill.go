@@ -74,16 +74,12 @@ func (m *Manager) Fill(ctx context.Context, h *Hit, path string, t slotfile.Targ
 }
 
 func (m *Manager) fill(ctx context.Context, h *Hit, path string, t slotfile.Target) (*Filled, error) {
-	if !m.gate.TryRLock() {
-		return nil, &Miss{Reason: kv.MissLifecycleBusy}
-	}
-	defer m.gate.RUnlock()
 	key := claimKey{h.state, h.Manifest, h.Tokens}
 	mine, other := m.claimFill(key)
 	if mine == nil {
 		return nil, await(ctx, other, h.Offer)
 	}
-	f, err := m.assemble(ctx, h, path, t)
+	f, err := m.fillAlone(ctx, h, path, t)
 	if err != nil {
 		m.endClaim(key, mine, false)
 		return nil, err
@@ -92,11 +88,21 @@ func (m *Manager) fill(ctx context.Context, h *Hit, path string, t slotfile.Targ
 	return f, nil
 }
 
+// fillAlone fills unless a lifecycle operation is under way or waiting.
+func (m *Manager) fillAlone(ctx context.Context, h *Hit, path string, t slotfile.Target) (*Filled, error) {
+	if !m.gate.TryRLock() {
+		return nil, &Miss{Reason: kv.MissLifecycleBusy}
+	}
+	defer m.gate.RUnlock()
+	return m.assemble(ctx, h, path, t)
+}
+
 // claimFill returns a new claim, or the one that is held.
 func (m *Manager) claimFill(key claimKey) (mine, other *claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.claims[key]; c != nil {
+		c.losers++
 		return nil, c
 	}
 	c := &claim{done: make(chan struct{})}

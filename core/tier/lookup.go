@@ -146,9 +146,10 @@ type claimKey struct {
 
 // claim is one fill under way, up to the engine's answer.
 type claim struct {
-	done chan struct{}
-	once sync.Once
-	good bool // restored; set before done is closed
+	done   chan struct{}
+	once   sync.Once
+	good   bool // restored; set before done is closed
+	losers int  // that wait for it, or did; guarded by the manager's mu
 }
 
 func (c *claim) end(good bool) {
