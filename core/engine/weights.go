@@ -81,6 +81,16 @@ func (w *Weights) Of(path string) (content.ID, error) {
 // errChanging refuses a model that is still being written.
 var errChanging = errors.New("engine: the model file changed while it was read")
 
+// Known reports whether the digest of a file is remembered under that name; Of
+// finds out whether it still holds.
+func (w *Weights) Known(path string) bool {
+	path, err := filepath.Abs(path)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.known[path]
+	return ok && err == nil
+}
+
 func digest(f *os.File) (id content.ID, err error) {
 	h := blake3.New()
 	if _, err := io.CopyBuffer(h, f, make([]byte, 1<<20)); err != nil {

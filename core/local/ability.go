@@ -115,6 +115,7 @@ func (e *Engine) able(ctx context.Context, l *life) (Ability, error) {
 
 // tried tries the engine out and remembers what came of it.
 func (e *Engine) tried(ctx context.Context, l *life, key string, seen Ability) (Ability, error) {
+	l.answerable()
 	p, done, err := e.probe(ctx, l)
 	if err != nil {
 		return Ability{}, err

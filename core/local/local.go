@@ -117,6 +117,10 @@ type life struct {
 	props  engine.Props
 	slots  *slots
 	model  kv.ModelIdentity
+	// quick is closed once all is known, or what is left to find out takes long:
+	// requests wait for it, or the first one after a restart would come too early.
+	quick     chan struct{}
+	quickOnce sync.Once
 
 	mu       sync.Mutex // guards the rest
 	identity *kv.StateIdentity
@@ -126,6 +130,9 @@ type life struct {
 	// streams are the sequence streams of its slot files, as the probe saw.
 	streams int
 }
+
+// answerable lets requests go on.
+func (l *life) answerable() { l.quickOnce.Do(func() { close(l.quick) }) }
 
 // reuse tells whether the tier takes part, and with which identity.
 func (l *life) reuse() (id kv.StateIdentity, able Ability, why kv.MissReason) {
@@ -158,7 +165,7 @@ func (e *Engine) contact(ctx context.Context) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &life{number: run.Life, client: run.Client, props: props, slots: newSlots(props.TotalSlots), closed: kv.MissStarting}
+	l := &life{number: run.Life, client: run.Client, props: props, slots: newSlots(props.TotalSlots), closed: kv.MissStarting, quick: make(chan struct{})}
 	e.life = l
 	e.log.Info("a local engine", "build", props.Build, "slots", props.TotalSlots, "context", props.Defaults.Context)
 	e.work.Go(func() { e.identify(l) })
@@ -178,6 +185,12 @@ func (e *Engine) lost(l *life) {
 // can be stored. Until it has, the tier is starting; it ends closed where
 // anything is in doubt.
 func (e *Engine) identify(l *life) {
+	defer l.answerable()
+	select {
+	case <-e.o.Tier.Ready():
+	case <-e.ctx.Done():
+		return
+	}
 	weights, err := e.weights(l)
 	if err != nil {
 		e.log.Warn("the KV tier stays closed for this model: its file cannot be identified", "err", err)
@@ -208,6 +221,9 @@ func (e *Engine) weights(l *life) (kv.ModelIdentity, error) {
 	path := l.props.ModelPath
 	if e.o.Settings != nil {
 		path = e.o.Settings.Model
+	}
+	if !e.o.Weights.Known(path) {
+		l.answerable() // reading a large model takes a minute, once
 	}
 	if path == "" {
 		return kv.ModelIdentity{}, errors.New("local: the engine names no model file; in router mode, point the route at one model's own server")

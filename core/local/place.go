@@ -25,6 +25,11 @@ const eraseBelow = kv.BlockTokens
 // had. Its only errors are that the client left or the engine went away.
 func (e *Engine) place(ctx context.Context, l *life, req request, call upstream.Call, cold bool) (*ticket, error) {
 	t := &ticket{e: e, life: l, req: req, call: call, source: usage.Computed, begun: e.now()}
+	select {
+	case <-l.quick:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	id, able, why := l.reuse()
 	if why != "" && why != kv.MissStarting {
 		t.rest = string(why)
