@@ -87,8 +87,8 @@ func (f *File) checkpoint(c *cursor, k memories, s shape) (kv.Boundary, span) {
 	n := c.u64()
 	b := kv.Boundary{PosMin: int32(c.u32()), PosMax: int32(c.u32())}
 	size := c.u64()
-	if n < 1 || n > uint64(len(f.Tokens)) || size > uint64(c.left()) || size < 8 {
-		c.fail(kv.ErrGeometry, fmt.Sprintf("a checkpoint of %d tokens, %d bytes", n, size))
+	if n < 1 || n > uint64(len(f.Tokens)) || size > uint64(c.left()) || size < 8 || uint64(b.PosMax) != n-1 || b.PosMin < 0 || b.PosMin > b.PosMax {
+		c.fail(kv.ErrGeometry, fmt.Sprintf("a checkpoint of %d tokens, %d bytes, positions %d to %d", n, size, b.PosMin, b.PosMax))
 		return b, span{}
 	}
 	b.Position = kv.Tokens(n)

@@ -11,7 +11,7 @@ import (
 
 // window is how much of the file a cursor holds: headers are small and far
 // apart, cell records are adjacent.
-const window = 32 << 10
+const window = 4 << 10
 
 // cursor reads a file's headers in order. It stays at its first error and gives
 // zeroes from there; callers look at err once.
@@ -62,8 +62,8 @@ func (c *cursor) fill(n int64) {
 		ahead = window
 	}
 	ahead = min(ahead, c.left())
-	if c.buf == nil {
-		c.buf = make([]byte, 0, window)
+	if int64(cap(c.buf)) < ahead {
+		c.buf = make([]byte, ahead)
 	}
 	c.buf, c.base = c.buf[:ahead], c.at
 	got, err := c.src.ReadAt(c.buf, c.at)

@@ -160,7 +160,7 @@ func (f *File) adopt(p placed) {
 	f.Layout.Memory, f.Layout.CellExtra = p.kind.kind, uint8(p.shape.extra)
 	f.Layout.Transposed = p.rows.transposed
 	f.Layout.RotK, f.Layout.RotV, f.Layout.Layers = p.rows.rotK, p.rows.rotV, p.rows.layers
-	f.Streams, f.Stream, f.order = p.rows.streams, p.rows.stream, p.order
+	f.Streams, f.Stream, f.Slot, f.order = p.rows.streams, p.rows.stream, p.rows.slot, p.order
 	f.Geometry.Rows = n
 	if f.Layout.Memory.Rows() {
 		f.adoptRows(p.rows)

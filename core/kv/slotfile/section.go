@@ -10,6 +10,7 @@ import (
 type attention struct {
 	start, end      int64
 	streams, stream uint32
+	slot            uint32 // the sequence id of every cell
 	cells           int64
 	cellsAt         int64
 	extra           int64 // of a cell record
@@ -47,20 +48,33 @@ func (c *cursor) attentionAt(s shape, cell func(i int64, b []byte) bool) attenti
 			break
 		}
 	}
-	record := cellBytes + s.extra
-	if a.cells < 1 || a.cells > c.left()/record {
+	if a.cells < 1 || a.cells > c.left()/(cellBytes+s.extra) {
 		c.fail(kv.ErrGeometry, fmt.Sprintf("%d cells", a.cells))
 		return a
 	}
-	a.cellsAt = c.at
-	i := int64(-1)
-	c.records(a.cells, record, func(b []byte) bool { i++; return word(b[4:]) == 1 && cell(i, b) }, "a cell the engine would not write")
-	a.headAt = c.at
+	c.cellsOf(&a, cell)
 	c.heads(&a, s)
 	a.bodyEnd = c.at
 	c.empty(a)
 	a.end = c.at
 	return a
+}
+
+// cellsOf reads the cell records: each of one sequence, the same for all, and
+// with streams of their own the one of the stream.
+func (c *cursor) cellsOf(a *attention, cell func(i int64, b []byte) bool) {
+	a.cellsAt = c.at
+	i := int64(-1)
+	c.records(a.cells, cellBytes+a.extra, func(b []byte) bool {
+		i++
+		slot := word(b[len(b)-4:])
+		if i == 0 {
+			a.slot = slot
+		}
+		own := a.streams == 1 || slot == a.stream
+		return word(b[4:]) == 1 && slot == a.slot && slot < maxStreams && own && cell(i, b)
+	}, "a cell the engine would not write")
+	a.headAt = c.at
 }
 
 // heads reads the words after the cells, and the header of every run.
@@ -71,18 +85,21 @@ func (c *cursor) heads(a *attention, s shape) {
 	if transposed > 1 || a.layers < 1 || a.layers > maxLayers {
 		c.fail(kv.ErrGeometry, fmt.Sprintf("v_trans %d, %d layers", transposed, a.layers))
 	}
-	for range a.layers {
-		c.plainRun(a)
+	values := c.plainRun
+	if a.transposed {
+		values = c.transposedRun
 	}
-	for range a.layers {
-		switch {
-		case !s.values || c.err != nil:
-			return
-		case a.transposed:
-			c.transposedRun(a)
-		default:
-			c.plainRun(a)
-		}
+	c.each(a, c.plainRun)
+	if s.values {
+		c.each(a, values)
+	}
+}
+
+// each reads a run of every layer, and stops at the first that is wrong: the
+// number of layers is the file's word only.
+func (c *cursor) each(a *attention, read func(*attention)) {
+	for l := uint32(0); l < a.layers && c.err == nil; l++ {
+		read(a)
 	}
 }
 

@@ -80,8 +80,9 @@ type File struct {
 	Layout   kv.Layout
 	Tokens   []kv.Token
 	Geometry kv.Geometry
-	// Streams is how many the engine had, Stream the saved slot's.
-	Streams, Stream uint32
+	// Streams is how many the engine had, Stream the saved slot's, Slot its number:
+	// all 0 for a state without attention.
+	Streams, Stream, Slot uint32
 	// Parts are the places a state that cannot be cut may end at, and appendices,
 	// in rising order of position. Their Blob is not filled in.
 	Parts []kv.Boundary
