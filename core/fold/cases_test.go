@@ -647,3 +647,63 @@ func TestNudgeIsBounded(t *testing.T) {
 		t.Errorf("a nudge of %d tokens: %s", got, n.Reason)
 	}
 }
+
+// One source for every figure: what hf_status says is what the nudge and the
+// blocks are reckoned with.
+func TestC67_OneSourceOfFigures(t *testing.T) {
+	k := stories(t, "pressure")
+	k.turn(exact(33_000))
+	k.rh = k.rh.Report(exact(33_000))
+	k.fold("m1", "m40")
+	b, count := k.st.Block(1), CountOf(k.elems, &k.st, k.rh, 0)
+	status := k.run(ToolStatus, `{}`).Result
+	for _, want := range []string{
+		fmt.Sprintf("Context: %s of 40,000", comma(count.Tokens)),
+		fmt.Sprintf("%s → %s tokens", comma(b.Tokens), comma(b.Carrier)),
+		fmt.Sprintf("%s messages", comma(b.Count)),
+	} {
+		if !strings.Contains(status, want) {
+			t.Errorf("%q is missing in\n%s", want, status)
+		}
+	}
+	if count.Tokens != 33_000-(b.Tokens-b.Carrier) {
+		t.Errorf("33,000 less %d is %d", b.Tokens-b.Carrier, count.Tokens)
+	}
+	c := newChooser(newPicture(k.elems, &k.st), &k.lim, 0)
+	for _, o := range c.offers() {
+		if line := fmt.Sprintf("%s · %s messages · %s tokens", span(o.From, o.To), comma(o.Elements), comma(o.Tokens)); !strings.Contains(status, line) {
+			t.Errorf("%q is missing in\n%s", line, status)
+		}
+	}
+}
+
+// Media in a folded stretch are kept with their element, and said to be there.
+func TestC47_MediaStayWithTheirElement(t *testing.T) {
+	k := newTalk(t).system("s").user("go")
+	k.add(message(chat.User, part(chat.Text, "this drawing"), part(chat.Media, `{"source":"a picture"}`)))
+	n := k.elems[2].N
+	k.rounds(6, 2_000).tail()
+	k.fold("m1", "m13")
+	if need := k.session().Needs(ToolUse{Name: ToolDecompress, Args: []byte(`{"blockId":"b1"}`)}); !has(need.Elements, n) {
+		t.Errorf("opening the fold needs %v", need.Elements)
+	}
+	out := k.run(ToolDecompress, `{"blockId":"b1"}`).Result
+	if !strings.Contains(out, "this drawing\n"+mediaWord) || strings.Contains(out, "a picture") {
+		t.Errorf("the fold is shown as %.300s", out)
+	}
+}
+
+// Limits of every kind come from settings with defaults, none from the model's
+// words or an error's.
+func TestC51_SettingsAreArguments(t *testing.T) {
+	k := stories(t, "growth")
+	for _, text := range []string{"context window is 16000 tokens", "maximum context length is 8192"} {
+		k.user(text)
+	}
+	st, rh := k.st, k.rh
+	lim := k.lim
+	k.turn(exact(truthful(k)))
+	if !reflect.DeepEqual(k.lim, lim) || !reflect.DeepEqual(k.st, st) || k.rh.Overflowed != rh.Overflowed {
+		t.Errorf("limits %+v became %+v", lim, k.lim)
+	}
+}

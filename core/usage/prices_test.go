@@ -85,3 +85,22 @@ func TestWindow(t *testing.T) {
 		}
 	}
 }
+
+// Each class of tokens has its own price: a cache read is never billed as input.
+func TestP72_P66_P45_ClassesAreBilledApart(t *testing.T) {
+	u := Usage{Input: 1_000, Cached: 100_000, CacheWrite: 2_000, Output: 500}
+	p := Price{Input: 3, Cached: 0.3, Write: 3.75, Output: 15}
+	if got, want := p.Micros(u), int64(3_000+30_000+7_500+7_500); got != want {
+		t.Errorf("%d millionths, want %d", got, want)
+	}
+	parts := p.Micros(Usage{Input: u.Input}) + p.Micros(Usage{Cached: u.Cached}) + p.Micros(Usage{CacheWrite: u.CacheWrite}) + p.Micros(Usage{Output: u.Output})
+	if got := p.Micros(u); got != parts {
+		t.Errorf("the whole is %d, its parts are %d", got, parts)
+	}
+	if sum := u.Add(u); p.Micros(sum) != 2*p.Micros(u) || sum.Total() != 2*u.Total() {
+		t.Errorf("twice it is %+v", sum)
+	}
+	if _, ok := Cost("a-model-nobody-knows", u); ok {
+		t.Error("an unknown model has a price")
+	}
+}
