@@ -169,9 +169,7 @@ func (m *Manager) verifyEntry(ctx context.Context, id kv.ManifestID, seen map[kv
 		v.Bytes += p.Size
 		if err := m.readBack(ctx, p, pack, id); err != nil {
 			v.Bad++
-			if err := onlyCorrupt(err); err != nil {
-				return err
-			}
+			return onlyCorrupt(err) // the entry is out of use; its other blocks are its neighbours' matter
 		}
 	}
 	return nil
