@@ -56,8 +56,9 @@ type Assembly struct {
 	runs   []int64       // offset of each run's first row
 	places map[int]place // by index of Pieces, for boundaries
 
-	mu   sync.Mutex
+	mu   sync.Mutex // protects what follows
 	left map[int]bool
+	open map[int]*stretch // of a transposed layout, by first row
 }
 
 // place is where a boundary's bytes go, and in which frame.
@@ -78,7 +79,7 @@ func Assemble(w io.WriterAt, m *kv.Manifest, p kv.FillPlan, t Target) (*Assembly
 	if m.Layout.Memory == kv.Opaque && m.Streams != 0 && m.Streams != t.Streams {
 		return nil, fmt.Errorf("%w: a state of unknown layout fits %d streams only", kv.ErrGeometry, m.Streams)
 	}
-	a := &Assembly{w: w, m: m, pieces: m.Pieces(), n: p.Tokens, t: t, places: map[int]place{}, left: map[int]bool{}}
+	a := &Assembly{w: w, m: m, pieces: m.Pieces(), n: p.Tokens, t: t, places: map[int]place{}, left: map[int]bool{}, open: map[int]*stretch{}}
 	out := &sink{w: w}
 	out.head(m.Tokens[:a.n])
 	if m.Layout.Memory.Rows() {
@@ -208,7 +209,7 @@ func (a *Assembly) Put(index int, piece []byte) error {
 func (a *Assembly) write(index int, piece []byte) error {
 	p, boundary := a.places[index]
 	if !boundary {
-		return a.scatter(index*kv.BlockTokens, piece)
+		return a.rowsOf(index*kv.BlockTokens, piece)
 	}
 	if !a.m.Boundaries[index-(len(a.pieces)-len(a.m.Boundaries))].Appendix {
 		var err error
@@ -226,11 +227,17 @@ func (a *Assembly) writeAt(b []byte, at int64) error {
 	return nil
 }
 
-// scatter is the inverse of Gather, for as many of the block's rows as the file
-// has.
-func (a *Assembly) scatter(from int, block []byte) error {
+// rowsOf writes a block, as many of its rows as the file has.
+func (a *Assembly) rowsOf(from int, block []byte) error {
+	if wideBlocks(a.m.Layout) > 1 {
+		return a.collect(from, block)
+	}
 	rows := len(block) / int(a.m.Layout.RowBytes())
-	use := min(rows, a.n-from)
+	return a.scatter(from, rows, min(rows, a.n-from), block)
+}
+
+// scatter is the inverse of gather, for the first use of a stretch's rows.
+func (a *Assembly) scatter(from, rows, use int, block []byte) error {
 	at := 0
 	for i, r := range a.m.Layout.Runs {
 		n := int(r.Row) * rows

@@ -19,15 +19,26 @@ func (f *File) Gather(from, to int, buf []byte) ([]byte, error) {
 		buf = make([]byte, size)
 	}
 	buf = buf[:size]
+	read := f.gather
+	if wideBlocks(f.Layout) > 1 {
+		read = f.wideGather
+	}
+	if err := read(from, to, buf); err != nil {
+		return nil, fmt.Errorf("slotfile: %w", err)
+	}
+	return buf, nil
+}
+
+func (f *File) gather(from, to int, buf []byte) error {
 	at := 0
 	for i, r := range f.Layout.Runs {
 		n := int(r.Row) * (to - from)
 		if err := f.gatherRun(i, from, to, buf[at:at+n]); err != nil {
-			return nil, fmt.Errorf("slotfile: %w", err)
+			return err
 		}
 		at += n
 	}
-	return buf, nil
+	return nil
 }
 
 func (f *File) gatherRun(i, from, to int, dst []byte) error {

@@ -75,7 +75,7 @@ const (
 	maxChecks  = 1024
 )
 
-// File is a parsed slot file.
+// File is a parsed slot file. It is read by one goroutine at a time.
 type File struct {
 	Layout   kv.Layout
 	Tokens   []kv.Token
@@ -92,6 +92,8 @@ type File struct {
 	runs  []int64 // offset of each run's first row
 	order []int32 // cell of each position; nil when they are in order
 	at    []span  // of each of Parts, in the file
+
+	stretch stretch // last read of a transposed layout
 }
 
 // span is a stretch of the file.

@@ -279,3 +279,32 @@ func TestFileShorterThanItsSize(t *testing.T) {
 		t.Errorf("rows that went away: %v", err)
 	}
 }
+
+// Columns longer than one stretch: blocks on both sides of its end come out as
+// the engine would save them, in any order of pieces.
+func TestTransposedOverStretches(t *testing.T) {
+	e := engine{tokens: make([]int32, 66*64+9), streams: 1, layers: 1, row: 4, kind: f16, transpose: true, seed: 8}
+	for i := range e.tokens {
+		e.tokens[i] = int32(i % 384)
+	}
+	m, pieces := split(t, e.file(), len(e.tokens))
+	for _, n := range []int{len(e.tokens), 64*64 + 1, 64 * 64, 100} {
+		var d disk
+		a, err := Assemble(&d, m, plan(t, m, n), e.target())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := len(pieces) - 1; i >= 0; i-- {
+			if i*64 >= n {
+				continue
+			}
+			if err := a.Put(i, pieces[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "transposed", d.b, e.cut(n).file())
+	}
+}
