@@ -49,7 +49,7 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 }
 
 // tooLong are what upstreams call a request that passes the window.
-var tooLong = regexp.MustCompile(`(?i)prompt is too long|context_length_exceeded|maximum context length|exceeds? the (context|available context)|input length and .max_tokens. exceed`)
+var tooLong = regexp.MustCompile(`(?i)prompt is too long|context_length_exceeded|maximum context length|exceeds? the (context|available context)|input length and .max_tokens. exceed|longer than the model.s context length|exceeds? the maximum allowed (context )?length`)
 
 // refusalRead is how much of a refusal is read for its reason.
 const refusalRead = 64 << 10
