@@ -155,7 +155,7 @@ func refusal(res *http.Response, data []byte) *Fault {
 	if json.Unmarshal(data, &p) != nil || p.Title == "" {
 		return &Fault{Code: exitFailed, What: "the running Holdfast answered " + res.Status, Hint: "is it of the same version? holdfast version"}
 	}
-	f := &Fault{Code: exitFailed, What: p.Title, Hint: p.Hint}
+	f := &Fault{Code: exitFailed, What: p.Title, Hint: p.Hint, Problem: p.Code}
 	switch p.Status {
 	case http.StatusForbidden, http.StatusUnauthorized, http.StatusConflict, http.StatusUnprocessableEntity:
 		f.Code = exitRefused

@@ -253,12 +253,12 @@ func (c *cli) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !c.terminal() {
-		return &Fault{Code: exitRefused, What: "nothing was deleted: there is nobody to ask", Hint: "add --yes"}
+		return &Fault{Code: exitRefused, What: "nothing was done: there is nobody to ask", Hint: "add --yes"}
 	}
 	fmt.Fprint(c.out, question+" [y/N] ")
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
 	if err != nil || !strings.EqualFold(strings.TrimSpace(answer), "y") {
-		return &Fault{Code: exitRefused, What: "nothing was deleted"}
+		return &Fault{Code: exitRefused, What: "nothing was done"}
 	}
 	return nil
 }

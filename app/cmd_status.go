@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -105,15 +106,17 @@ func countsText(m map[string]int64) string {
 }
 
 func (c *cli) bypassCommand() *cobra.Command {
+	var yes bool
 	cmd := &cobra.Command{
 		Use: "bypass on|off", Short: "Send everything untouched, or stop doing so", ValidArgs: []string{"on", "off"},
 		Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		Long: "With bypass on, every request goes out exactly as it came, from the next one on.\nIt stays so across restarts until it is turned off.",
+		Long: "With bypass on, every request goes out exactly as it came, from the next one on.\nIt stays so across restarts until it is turned off. Where sessions have grown past\ntheir model's window, it asks first: without their folds they would be refused.",
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = c.do(func(ctx context.Context, args []string) error {
 		b, err := c.running(ctx)
 		return with(b, err, func(b *backend) error {
-			if _, err := b.call(ctx, http.MethodPut, "/hf/v1/bypass", map[string]bool{"on": args[0] == "on"}); err != nil {
+			if err := c.setBypass(ctx, b, args[0] == "on", yes); err != nil {
 				return err
 			}
 			said := "Bypass is off: sessions are recorded and served as the rollout says."
@@ -125,6 +128,23 @@ func (c *cli) bypassCommand() *cobra.Command {
 		})
 	})
 	return cmd
+}
+
+// setBypass turns the switch, and asks where sessions would be refused for it.
+func (c *cli) setBypass(ctx context.Context, b *backend, on, yes bool) error {
+	put := func(confirm bool) error {
+		_, err := b.call(ctx, http.MethodPut, "/hf/v1/bypass", map[string]bool{"on": on, "confirm": confirm})
+		return err
+	}
+	err := put(yes)
+	var f *Fault
+	if !errors.As(err, &f) || f.Problem != "past_window" {
+		return err
+	}
+	if err := c.confirm(false, f.What+"\nBypass all the same?"); err != nil {
+		return err
+	}
+	return put(true)
 }
 
 func (c *cli) rolloutCommand() *cobra.Command {

@@ -43,6 +43,8 @@ type Fault struct {
 	What string
 	Hint string
 	Err  error // the cause, nil for none
+	// Problem is the code of the API's refusal, "" where it was none.
+	Problem string
 }
 
 func (f *Fault) Error() string {
@@ -108,6 +110,7 @@ func (c *cli) root() *cobra.Command {
 	c.bare(root)
 	root.AddCommand(c.serveCommand(), c.demoCommand(), c.statusCommand(), c.openCommand(), c.runCommand(), c.sessionsCommand(), c.kvCommand(),
 		c.bypassCommand(), c.rolloutCommand(), c.pluginCommand(), c.configCommand(), c.doctorCommand(), c.quitCommand(), c.versionCommand())
+	root.AddCommand(c.manCommand(), c.uninstallCommand())
 	root.AddCommand(c.desktopCommands()...)
 	return root
 }

@@ -53,6 +53,9 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 	}
 	e.api = api.New(api.Options{
 		Sessions: e.views(), Turns: e.views(), Bytes: e.views(), Settings: control{s, e.chain.ReleaseGroups},
+		Long: func(ctx context.Context) ([]session.LongView, error) {
+			return e.ledger.Long(ctx, time.Now().Add(-24*time.Hour))
+		},
 		Status: e.status, Verify: e.verify, Hub: e.hub, Log: log.Logger, Tier: e.kv.tier,
 		Health: func() api.Health { return api.Health{OK: true, Version: version(), Instance: instance} },
 	})

@@ -94,6 +94,11 @@ func (s *site) setRollout(r *http.Request) (string, error) {
 
 // setBypass turns the kill switch.
 func (s *site) setBypass(r *http.Request) (string, error) {
+	if r.PostFormValue("on") == "true" && r.PostFormValue("confirm") != "true" {
+		if err := s.API.MayBypass(r.Context()); err != nil {
+			return "", err
+		}
+	}
 	return back(r), s.API.Settings.Change(r.Context(), map[string]string{"bypass": strconv.FormatBool(r.PostFormValue("on") == "true")})
 }
 

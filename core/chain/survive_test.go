@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/core/config"
 	"holdfast/core/usage"
@@ -76,6 +77,10 @@ func TestSurvives(t *testing.T) {
 				if i == 60 {
 					g.restart()
 				}
+			}
+			long, err := g.db.Long(t.Context(), time.Now().Add(-time.Hour))
+			if err != nil || len(long) != 1 || long[0].Window != smallWindow || long[0].Raw < 4*smallWindow {
+				t.Errorf("a bypass would be asked about %+v, %v", long, err)
 			}
 			if n := len(strings.Join(msgs, ",")); n < 5*4*int(smallWindow) {
 				t.Errorf("the history has only %d bytes", n)

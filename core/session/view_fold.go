@@ -119,3 +119,31 @@ func runs(ps []int64) (out [][2]int64) {
 	}
 	return out
 }
+
+// Raw is what a session's last prompt would have been with nothing folded or
+// shortened: the upstream's own count and what our folds take off it. 0 before
+// the first report.
+func Raw(k *fold.State, rh fold.Rhythm) usage.Tokens {
+	if rh.Used == 0 {
+		return 0
+	}
+	raw := rh.Used
+	for i := range k.Blocks {
+		if b := &k.Blocks[i]; b.Status == fold.Active || b.Status == fold.Consumed {
+			raw += b.Tokens - b.Carrier
+		}
+	}
+	for _, o := range k.Overlays {
+		raw += o.Saved
+	}
+	return raw - rh.Credit
+}
+
+// LongView is a session that is longer than its model's window without its
+// folds: a bypass would have it refused.
+type LongView struct {
+	ID     string       `json:"id"`
+	Title  string       `json:"title"`
+	Raw    usage.Tokens `json:"raw"`
+	Window usage.Tokens `json:"window"`
+}

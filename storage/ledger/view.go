@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"holdfast/core/fold"
 	"holdfast/core/session"
@@ -76,6 +77,35 @@ func (d *DB) Session(ctx context.Context, ledger string) (v session.SessionView,
 		return err
 	})
 	return v, err
+}
+
+// Long lists the sessions seen since a time that are longer than their window
+// without their folds, the one seen last first.
+func (d *DB) Long(ctx context.Context, since time.Time) (long []session.LongView, err error) {
+	err = d.view(ctx, "long", func(ctx context.Context, c *conn) error {
+		var heads []session.Head
+		err := c.query(ctx, "SELECT "+headCols+" FROM session WHERE deleting IS NULL AND structure_version > 0 AND last_seen >= ? ORDER BY last_seen DESC",
+			func(r *row) error {
+				h, err := readHead(r)
+				heads = append(heads, h)
+				return err
+			}, since.UnixMilli())
+		if err != nil {
+			return err
+		}
+		for i := range heads {
+			h := &heads[i]
+			k, err := kernelOf(h)
+			if err != nil {
+				continue // it is served without folds as it is
+			}
+			if raw := session.Raw(&k, fold.OpenRhythm(h.Rhythm)); raw > h.Window && h.Window > 0 {
+				long = append(long, session.LongView{ID: h.Ledger, Title: h.Title, Raw: raw, Window: h.Window})
+			}
+		}
+		return nil
+	})
+	return long, err
 }
 
 func sessionView(ctx context.Context, c *conn, h *session.Head) (session.SessionView, error) {

@@ -69,8 +69,11 @@ type Options struct {
 	// Verify re-renders a ledger and checks every sum; nil error is sound.
 	Verify func(ctx context.Context, id string) (Verification, error)
 	Health func() Health
-	Hub    *Hub
-	Log    *slog.Logger
+	// Long lists the live sessions that pass their window without their folds;
+	// nil where nothing is served.
+	Long func(context.Context) ([]session.LongView, error)
+	Hub  *Hub
+	Log  *slog.Logger
 	// Tier is the disk KV tier; one that is off says so.
 	Tier Tier
 	// Desk is set where a process runs, nil where only its files are read.

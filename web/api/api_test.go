@@ -201,6 +201,31 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// TestBypassAsks: a session that outgrew its window makes a bypass a question.
+func TestBypassAsks(t *testing.T) {
+	k := &knobs{c: config.Default()}
+	a, h := newAPI(newShelf(), k)
+	a.Long = func(context.Context) ([]session.LongView, error) {
+		return []session.LongView{{ID: "l", Title: "port the parser", Raw: 900_000, Window: 200_000}}, nil
+	}
+	for _, c := range []struct {
+		body   string
+		status int
+		has    string
+		on     bool
+	}{
+		{`{"on":true}`, 409, `"code":"past_window"`, false},
+		{`{"on":true}`, 409, "port the parser", false},
+		{`{"on":true,"confirm":true}`, 200, `{"on":true}`, true},
+		{`{"on":false}`, 200, `{"on":false}`, false},
+	} {
+		w := do(h, "PUT", "/hf/v1/bypass", c.body)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.has) || k.c.Bypass != c.on {
+			t.Errorf("%s: %d %s, bypass %v", c.body, w.Code, w.Body, k.c.Bypass)
+		}
+	}
+}
+
 func TestFailuresAreNotShown(t *testing.T) {
 	secret := errors.New("disk /home/ann/ledger.db is on fire")
 	for _, target := range []string{"status", "sessions", "sessions/L1", "sessions/L1/rows", "sessions/L1/coverage", "sessions/L1/turns",

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"holdfast/core/config"
+	"holdfast/core/guard"
 )
 
 // controlBytes bounds the body of a change.
@@ -96,7 +97,8 @@ func (a *API) putRollout(w http.ResponseWriter, r *http.Request) error {
 
 func (a *API) putBypass(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
-		On *bool `json:"on"`
+		On      *bool `json:"on"`
+		Confirm bool  `json:"confirm"`
 	}
 	if err := readJSON(w, r, &body); err != nil {
 		return err
@@ -104,11 +106,33 @@ func (a *API) putBypass(w http.ResponseWriter, r *http.Request) error {
 	if body.On == nil {
 		return badRequest("body", "The body does not say on or off.", `Send {"on": true} or {"on": false}.`)
 	}
+	if *body.On && !body.Confirm {
+		if err := a.MayBypass(r.Context()); err != nil {
+			return err
+		}
+	}
 	if err := a.change(r.Context(), map[string]string{"bypass": fmt.Sprint(*body.On)}); err != nil {
 		return err
 	}
 	c, _, _ := a.Settings.Config()
 	return writeJSON(w, map[string]bool{"on": c.Bypass})
+}
+
+// MayBypass refuses a bypass that would have sessions refused by their
+// providers, until it is confirmed.
+func (a *API) MayBypass(ctx context.Context) error {
+	if a.Long == nil {
+		return nil
+	}
+	long, err := a.Long(ctx)
+	if err != nil || len(long) == 0 {
+		return err
+	}
+	first := long[0]
+	return &guard.Problem{Status: http.StatusConflict, Code: "past_window",
+		Title: fmt.Sprintf("%d of today's sessions are longer than their model's window without their folds, such as %q with %d of %d tokens.",
+			len(long), first.Title, first.Raw, first.Window),
+		Hint: `Their next request would be refused by the provider. To bypass all the same, run holdfast bypass on and say yes, or send {"on": true, "confirm": true}.`}
 }
 
 func (a *API) change(ctx context.Context, values map[string]string) error {
