@@ -106,19 +106,28 @@ func benches() map[string][]string {
 	return map[string][]string{
 		"proxy": {"-run", "^TestBenchProxy$", "./app"},
 		"cost":  {"-run", "^TestBenchCost$", "./core/fold"},
+		"kv":    {"-run", "^TestBenchKV$", "./core/local"},
 	}
 }
 
 // bench runs one of the comparisons.
 func bench(r *runner, args []string) error {
 	if len(args) == 0 || benches()[args[0]] == nil {
-		return errors.New("usage: go run ./build bench proxy|cost [go test flags]")
+		return errors.New("usage: go run ./build bench proxy|cost|kv [go test flags]")
 	}
-	return r.step("bench "+args[0], func() error {
-		run := []string{"test", "-tags", tags + ",bench", "-count=1", "-v", "-timeout", "30m"}
+	var jobs []job
+	if args[0] == "kv" {
+		jobs = r.benchEngine()
+	}
+	return r.all(append(jobs, job{"bench " + args[0], func() error {
+		run := []string{"test", "-tags", tags + ",bench", "-count=1", "-v", "-timeout", benchTime}
 		return r.goCmd(noCgo(), append(append(run, args[1:]...), benches()[args[0]]...)...)
-	})
+	}}))
 }
+
+// benchTime is what the longest comparison may take: bench kv computes some
+// 40,000 tokens of a model of 240 million weights on two cores.
+const benchTime = "3h"
 
 // staticcheck is pinned here because it runs as a tool of its own: in go.mod
 // its dependencies would be the program's.
