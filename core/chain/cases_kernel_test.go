@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -429,8 +430,9 @@ func TestC12_C33_OverflowWords(t *testing.T) {
 	}
 }
 
-// However many sessions there are, what is held in memory stays under its cap.
-func TestP48_P76_P79_MemoryIsCapped(t *testing.T) {
+// However many sessions there are and however long they go on, what is held in
+// memory stays under its cap.
+func TestP48_P73_P76_P79_MemoryIsCapped(t *testing.T) {
 	const limit = 32 << 10
 	g := newRig(t, config.On)
 	g.options = func(o *chain.Options) { o.Memory = limit }
@@ -441,11 +443,13 @@ func TestP48_P76_P79_MemoryIsCapped(t *testing.T) {
 		k.say()
 		talks = append(talks, k)
 	}
-	slices.Reverse(talks)
-	for _, k := range talks {
-		k.say()
-		if n := g.chain.Status().MemoryBytes; n > limit {
-			t.Fatalf("%d bytes cached, the cap is %d", n, limit)
+	for range 3 {
+		slices.Reverse(talks)
+		for _, k := range talks {
+			k.say()
+			if n := g.chain.Status().MemoryBytes; n > limit {
+				t.Fatalf("%d bytes cached, the cap is %d", n, limit)
+			}
 		}
 	}
 }
@@ -460,5 +464,64 @@ func TestP65_P67_UsageIsTheUpstreamsWord(t *testing.T) {
 	want := usage.Usage{Input: 10, Cached: 5, Output: 2, Source: usage.Exact}
 	if len(g.turns) != 2 || g.turns[0].Usage != want || g.turns[1].Usage != want {
 		t.Errorf("%+v", g.turns)
+	}
+}
+
+// A request that was taken always leaves, also where the ledger hangs behind.
+func TestP23_TakenRequestsLeave(t *testing.T) {
+	g, f := faultyRig(t, config.On)
+	k := g.convo("slow")
+	k.say()
+	f.spoil(func(c *session.Commit, real func() error) error {
+		err := real()
+		c.Waited = -2 * session.SlowCommitMs * time.Millisecond // time at the lock, made up
+		return err
+	})
+	_ = k.say()
+	f.failing(session.ErrFull, session.ErrFull)
+	k.say()
+	f.failing()
+	f.spoil(nil)
+	if n := len(g.whole); n != 3 {
+		t.Errorf("%d requests reached the upstream, want 3", n)
+	}
+}
+
+// A busy or odd refusal after the first round is not the client's affair: it is
+// tried again, and the reply goes on.
+func TestP24_C13_LaterRoundsAreTriedAgain(t *testing.T) {
+	g := newRig(t, config.On)
+	g.folding(true)
+	k := g.grown("busy", false, true)
+	g.play(true, false, said{calls: []use{status("own_1")}}, said{status: 429, refusal: "{}"}, said{text: "Done."})
+	if rounds := k.ask(); len(rounds) != 3 || !strings.Contains(k.replied, "Done.") || k.status != 200 {
+		t.Errorf("%d rounds, the client got %d %s", len(rounds), k.status, k.replied)
+	}
+}
+
+// It starts again and again on what it left.
+func TestP64_ItStartsAgain(t *testing.T) {
+	g := newRig(t, config.On)
+	k := g.convo("again")
+	for range 4 {
+		k.say()
+		g.restart()
+	}
+	g.expect("after four restarts", k.say(), session.PathSnapshot, session.NoGate)
+	g.verifyAll()
+}
+
+// The branches of one conversation stay one conversation: each knows where it
+// came from.
+func TestC58_BranchesBelongTogether(t *testing.T) {
+	g := newRig(t, config.On)
+	k := g.convo("forks")
+	for range 3 {
+		k.say()
+	}
+	g.send(anthropicPath, bodyOf(false, `"max_tokens":4096,`, k.msgs...), sessionHeader, k.id)
+	heads, err := g.db.Heads(t.Context(), session.World{Signal: "x-claude-code-session-id", SessRaw: k.id, Lane: session.MainLane})
+	if err != nil || len(heads) != 2 || heads[1].Parent != heads[0].Ledger && heads[0].Parent != heads[1].Ledger {
+		t.Errorf("%+v, %v", heads, err)
 	}
 }

@@ -80,6 +80,10 @@ type Exchange struct {
 	next      *session.State
 	before    lastTurn // the branch's previous turn, for the change report
 
+	// floored: a failure of ours left the client's own bytes, of an armed or
+	// unknown session.
+	floored bool
+
 	// encode
 	view []session.ViewItem
 	out  []byte

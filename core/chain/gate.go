@@ -3,10 +3,14 @@ package chain
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 
 	"holdfast/core/content"
+	"holdfast/core/fold"
 	"holdfast/core/session"
+	"holdfast/core/upstream"
+	"holdfast/core/usage"
 	"holdfast/core/wire"
 )
 
@@ -66,7 +70,7 @@ func (c *Chain) stepDown(x *Exchange, err error) {
 // planned, or that fails too, those bytes are all there is.
 func (c *Chain) floor(x *Exchange) {
 	x.view, x.out, x.outgoing, x.offers = nil, x.raw, nil, false
-	if x.plan == nil {
+	if x.floored = x.world != nil; x.plan == nil {
 		return
 	}
 	defer func() {
@@ -88,6 +92,7 @@ func (c *Chain) floor(x *Exchange) {
 		return
 	}
 	x.view, x.out, x.outgoing, x.offers = view, out.Bytes(x.body), &out, len(add.Tools) > 0
+	x.floored = false
 	if x.committed && !sameBytes(x.out, x.raw) {
 		if !out.Nudged {
 			add.Nudge = ""
@@ -95,6 +100,27 @@ func (c *Chain) floor(x *Exchange) {
 		x.done.View, _ = recordOf(view, slots, &next.Kernel, add)
 		x.done.OutHash = content.Of(x.out)
 	}
+}
+
+// outgrown refuses what can only be refused: after a failure of ours the client's
+// own bytes are left, and they are longer than the window. The session goes on
+// as soon as its folds can be read again, so that trying again is right.
+func (c *Chain) outgrown(x *Exchange) *upstream.Refusal {
+	if !x.floored || x.body == nil || usage.EstimateBytes(len(x.raw)) <= x.window {
+		return nil
+	}
+	n := x.frameTokens()
+	for i := range x.body.Elements {
+		if m, err := x.codec.Element(x.body.Element(i)); err == nil { // pictures weigh less than their bytes
+			n += fold.Describe(&m).Tokens
+		}
+	}
+	if n <= x.window {
+		return nil
+	}
+	return &upstream.Refusal{Status: http.StatusServiceUnavailable, Code: "past_window",
+		Title: "This conversation is longer than the model's window, and its folds cannot be read just now.",
+		Hint:  "Nothing was sent. Try again; if it stays so, holdfast doctor says what is wrong with the ledger."}
 }
 
 func (x *Exchange) stepStorage(c *Chain, se storageError) {

@@ -23,6 +23,11 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 		return
 	}
 	c.started(x)
+	if refusal := c.outgrown(x); refusal != nil {
+		x.done.Error = refusal.Code
+		writeRefusal(w, refusal)
+		return
+	}
 	ctx, cancel := context.WithCancel(upstream.WithCall(x.ctx, x.call()))
 	defer cancel()
 	stop := context.AfterFunc(x.r.Context(), cancel)

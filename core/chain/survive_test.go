@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holdfast/core/config"
+	"holdfast/core/session"
 	"holdfast/core/usage"
 	"holdfast/core/wire/anthropic"
 	"holdfast/core/wire/wiretest"
@@ -88,6 +89,73 @@ func TestSurvives(t *testing.T) {
 			g.verifyAll()
 		})
 	}
+}
+
+// TestNeverPastTheWindow: a session that outgrew its window is folded on every
+// step down; where its folds cannot be read, nothing is sent rather than what
+// can only be refused. One that fits is sent whatever fails.
+func TestNeverPastTheWindow(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		harm func(g *rig, f *faulty)
+		sent bool // although it is past the window
+	}{
+		{"the commit fails", func(_ *rig, f *faulty) { f.failing(session.ErrFull) }, true},
+		{"the commit panics", func(_ *rig, f *faulty) { f.explode("Commit") }, true},
+		{"the commit is late", func(_ *rig, f *faulty) {
+			f.spoil(func(c *session.Commit, real func() error) error {
+				err := real()
+				c.Waited = -time.Hour
+				return err
+			})
+		}, true},
+		{"another turn came first, twice", func(_ *rig, f *faulty) { f.failing(session.ErrStale, session.ErrStale) }, true},
+		{"the ledger cannot be read", func(g *rig, f *faulty) { g.restart(); f.explode("Load") }, false},
+	} {
+		for _, fits := range []bool{false, true} {
+			t.Run(fmt.Sprint(c.name, ", fits ", fits), func(t *testing.T) {
+				g, f := faultyRig(t, config.On)
+				g.small(config.On)
+				g.setAnswer(g.countsWell)
+				k := g.convo("past")
+				for len(strings.Join(k.msgs, ",")) < map[bool]int{true: 2, false: 8}[fits]*int(smallWindow) {
+					k.msgs = append(k.msgs, user(fmt.Sprint("task ", len(k.msgs), long("x", 1500))), assistant("done"))
+					k.msgs = append(k.msgs, user("next"))
+					g.sendSmall(k)
+					k.msgs = append(k.msgs, assistant("ok"))
+				}
+				k.msgs = append(k.msgs, user("the last"))
+				c.harm(g, f)
+				before := len(g.whole)
+				status := g.sendSmall(k)
+				for _, b := range g.whole[before:] {
+					if n := usage.EstimateBytes(len(b)); n > smallWindow {
+						t.Errorf("%d tokens left for a window of %d", n, smallWindow)
+					}
+				}
+				if sent := len(g.whole) > before; sent != (fits || c.sent) || sent != (status == 200) {
+					t.Errorf("sent %v, status %d", sent, status)
+				}
+				f.spoil(nil)
+				if status := g.sendSmall(k); status != 200 {
+					t.Errorf("the client's next try got %d", status)
+				}
+				g.verifyAll()
+			})
+		}
+	}
+}
+
+// sendSmall sends a conversation over the route with the small window.
+func (g *rig) sendSmall(k *convo) int {
+	g.t.Helper()
+	req := g.request(g.t.Context(), "POST", "", anthropicBody(k.msgs...), sessionHeader, k.id)
+	req.URL.Path = "/r/small" + anthropicPath
+	resp, _, err := g.do(req)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return resp.StatusCode
 }
 
 // TestOverflow: a refusal for length arms one emergency fold.
