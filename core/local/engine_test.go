@@ -1,4 +1,4 @@
-//go:build engine
+//go:build engine || bench
 
 package local
 
