@@ -393,42 +393,52 @@ func extent(f *slotfile.File, stable []kv.Token, tail bool) (n int, keep []kv.Bo
 
 // commit writes what is missing of a state, then its manifest.
 //
-// The order is the safety: blocks are held before the store is asked for them,
-// bytes are claimed before one is written, the pack is durable before the
-// manifest names it, and the manifest's rename is the commit point. A stop or
-// an error before it leaves bytes that nobody names, which are swept at once or
-// at the next start; after it, an entry that is whole.
+// The order is the safety: bytes are claimed before one is written, a block is
+// held before the store is asked for it, the pack is durable before the manifest
+// names it, and the manifest's rename is the commit point. A stop or an error
+// before it leaves bytes that nobody names, which are swept at once or at the
+// next start; after it, an entry that is whole.
 func (m *Manager) commit(ctx context.Context, j *job, f *slotfile.File) (out Spilled, err error) {
 	n, keep := extent(f, j.Tokens, j.Tail)
 	if n < 1 {
 		return out, declined(ReasonShort, "the slot holds nothing of this conversation that can be kept")
 	}
-	man, err := f.Manifest(n, keep, nil)
-	if err != nil {
+	before := m.Stored(j.State, f.Tokens[:n])
+	p := &packing{m: m, ctx: ctx, f: f, fresh: map[kv.BlockID]bool{}}
+	defer p.release()
+	if err := p.claim(m.expected(j, f, n, keep, before)); err != nil {
 		return out, err
 	}
-	m.describe(man, j)
-	release := m.hold(man.Pieces())
-	defer release()
-	plan := kv.PlanSpill(man, kv.Tokens(m.Stored(j.State, man.Tokens)), m.stored, m.cost)
-	free, err := m.reserve(ctx, plan.Claim())
-	if err != nil {
-		return out, err
-	}
-	defer free()
-	out = Spilled{Tokens: n, Payload: plan.Payload, Storable: plan.Storable}
-	if out.Pack, err = m.writePack(ctx, f, man, plan); err == nil {
+	man, size, err := p.write(n, keep)
+	if err == nil {
+		m.describe(man, j)
 		out.Manifest, out.Record, err = m.writeManifest(man)
 	}
 	if err != nil {
-		release()
-		return out, &storeError{errors.Join(err, m.discarded())}
+		p.release()
+		return Spilled{}, errors.Join(p.blame(err), m.discarded())
 	}
+	done := kv.PlanSpill(man, kv.Tokens(before), func(id kv.BlockID) bool { return !p.fresh[id] }, m.cost)
+	out.Tokens, out.Pack, out.Payload, out.Storable = n, size, done.Payload, done.Storable
 	j.unpin()
 	if err := m.supersede(ctx, out.Manifest, man); err != nil {
 		m.log.Warn("a state is stored, but not all it replaces could be removed", "error", err)
 	}
 	return out, nil
+}
+
+// expected is what a spill will write if the store has what it has for the same
+// tokens. Where another history made other bytes of them it is more, and claimed
+// as it comes.
+func (m *Manager) expected(j *job, f *slotfile.File, n int, keep []kv.Boundary, before int) kv.Bytes {
+	man := kv.Manifest{State: j.State, Layout: f.Layout, Tokens: f.Tokens[:n], Blocks: make([]kv.BlockID, n/kv.BlockTokens),
+		Boundaries: keep, Session: j.Session, Branch: j.Branch}
+	rows := max(0, n-before/kv.BlockTokens*kv.BlockTokens)
+	payload := kv.Bytes(rows) * f.Layout.RowBytes()
+	for _, b := range keep {
+		payload += b.Size
+	}
+	return m.cost.Of((rows+kv.BlockTokens-1)/kv.BlockTokens+len(keep), payload) + man.EncodedBytes()
 }
 
 // describe says whose state it is.
@@ -450,33 +460,6 @@ func (m *Manager) stored(id kv.BlockID) bool {
 	m.mu.Unlock()
 	_, ok := m.where(id)
 	return named && ok
-}
-
-// writePack writes the missing pieces.
-func (m *Manager) writePack(ctx context.Context, f *slotfile.File, man *kv.Manifest, plan kv.SpillPlan) (kv.Bytes, error) {
-	if len(plan.Missing) == 0 {
-		return 0, nil
-	}
-	w := &watcher{m: m, left: plan.Pack}
-	var buf []byte
-	_, size, err := m.segments.WritePack(func(put func(content.ID, []byte) error) (err error) {
-		for _, p := range plan.Missing {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if buf, err = f.Piece(man, p.Index, buf); err != nil {
-				return err
-			}
-			if err := errors.Join(put(content.ID(p.ID), buf), w.wrote(p.Size)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err == nil {
-		m.booked(kv.Bytes(size))
-	}
-	return kv.Bytes(size), err
 }
 
 // writeManifest is the commit point.

@@ -115,23 +115,16 @@ func (m *Manager) wanted(id content.ID) bool {
 	return m.table.wanted(kv.BlockID(id))
 }
 
-// hold keeps blocks from being deleted, stored or not, until release is called,
-// once or more often.
-// It comes before the store is asked which of them it has: the other way round
-// an eviction between the two could take one away.
-func (m *Manager) hold(pieces []kv.Piece) (release func()) {
+// hold keeps a block from being deleted, stored or not, until release is called,
+// which is done once.
+func (m *Manager) hold(id kv.BlockID) (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, p := range pieces {
-		m.held[p.ID]++
-	}
+	m.held[id]++
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		for _, p := range pieces {
-			drop(m.held, p.ID)
-		}
-		pieces = nil
+		drop(m.held, id)
 	}
 }
 

@@ -323,13 +323,18 @@ func (s *Store) unstage(temp string) error {
 type packWriter struct {
 	f      durable.File
 	buf    []byte
+	begun  int64 // up to here the kernel was asked to write back
 	off    int64
 	blocks []entry
 	id     content.ID
 }
 
-// writePiece is how much is collected before it is written.
-const writePiece = 1 << 20
+const (
+	// writePiece is how much is collected before it is written.
+	writePiece = 1 << 20
+	// writebackEvery is how much is written before the disk is set to work on it.
+	writebackEvery = 8 << 20
+)
 
 // fill writes head, blocks, index and end, and syncs them.
 func (w *packWriter) fill(write func(put func(id content.ID, block []byte) error) error) error {
@@ -357,6 +362,10 @@ func (w *packWriter) put(id content.ID, block []byte) error {
 	w.off += int64(len(block))
 	if err := w.write(block); err != nil {
 		return fmt.Errorf("segment: write pack: %w", err)
+	}
+	if n := w.off - int64(len(w.buf)) - w.begun; n >= writebackEvery {
+		beginWriteback(w.f, w.begun, n)
+		w.begun += n
 	}
 	return nil
 }
