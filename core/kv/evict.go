@@ -93,6 +93,7 @@ type planner struct {
 	holders   [][]int32 // manifests that name a piece, by piece
 	within    [][]int32 // packs that hold a piece, by piece
 	sizes     []Bytes   // by piece
+	kept      []bool    // held by someone else, by piece
 	packs     []packed
 }
 
@@ -126,6 +127,9 @@ func newPlanner(c Contents, g Goal) *planner {
 	p := &planner{goal: g, cost: c.Cost, used: c.Other, newest: -1}
 	number := map[BlockID]int32{}
 	p.addManifests(c.Manifests, number)
+	for _, id := range c.Held {
+		p.kept[p.number([]Piece{{ID: id}}, number)[0]] = true
+	}
 	p.addPacks(c.Packs, number)
 	p.before = p.used
 	return p
@@ -139,8 +143,10 @@ func (p *planner) number(list []Piece, known map[BlockID]int32) []int32 {
 		if !ok {
 			n = int32(len(known))
 			known[x.ID] = n
-			p.sizes, p.holders, p.within = append(p.sizes, x.Size), append(p.holders, nil), append(p.within, nil)
+			p.sizes, p.kept = append(p.sizes, 0), append(p.kept, false)
+			p.holders, p.within = append(p.holders, nil), append(p.within, nil)
 		}
+		p.sizes[n] = max(p.sizes[n], x.Size)
 		out[i] = n
 	}
 	return out
@@ -151,7 +157,7 @@ func (p *planner) number(list []Piece, known map[BlockID]int32) []int32 {
 func (p *planner) addManifests(list []Stored, known map[BlockID]int32) {
 	typical := typicalPerToken(list)
 	for i, m := range list {
-		if m.PerToken <= 0 {
+		if !isCost(m.PerToken) {
 			m.PerToken = typical
 		}
 		other := p.goal.Model != nil && *p.goal.Model != m.Model
@@ -192,11 +198,14 @@ func unique(list []int32) []int32 {
 	return slices.Compact(list)
 }
 
+// isCost reports whether a measured cost is one.
+func isCost(s float64) bool { return s > 0 && !math.IsInf(s, 1) }
+
 // typicalPerToken stands in where no prefill was measured.
 func typicalPerToken(list []Stored) float64 {
 	sum, n := 0.0, 0
 	for _, m := range list {
-		if m.PerToken > 0 {
+		if isCost(m.PerToken) {
 			sum, n = sum+m.PerToken, n+1
 		}
 	}
@@ -269,7 +278,7 @@ func (p *planner) scoreOf(m *held) score {
 		size, refs := float64(p.sizes[n]), len(p.holders[n])
 		all += size
 		charged += size / float64(refs)
-		if refs == 1 {
+		if refs == 1 && !p.kept[n] {
 			own += size
 		}
 	}
@@ -349,7 +358,7 @@ func (p *planner) deleteDead() {
 	}
 }
 
-func (p *planner) alive(piece int32) bool { return len(p.holders[piece]) > 0 }
+func (p *planner) alive(piece int32) bool { return p.kept[piece] || len(p.holders[piece]) > 0 }
 
 // frees is what rewriting a pack would free, if more than a share of it.
 func (p *planner) frees(k *packed, share float64) Bytes {

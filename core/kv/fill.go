@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -16,13 +17,16 @@ type Rates struct {
 // smoothing of a moving average: the last ten samples weigh about two thirds.
 const smoothing = 0.1
 
+// isRate reports whether a rate was measured.
+func isRate(r float64) bool { return r > 0 && !math.IsInf(r, 1) }
+
 // average folds a sample into a mean; a sample that is not a speed changes nothing.
 func average(mean, amount float64, took time.Duration) float64 {
 	if amount <= 0 || took <= 0 {
 		return mean
 	}
 	sample := amount / took.Seconds()
-	if mean <= 0 {
+	if !isRate(mean) {
 		return sample
 	}
 	return mean + smoothing*(sample-mean)
@@ -63,11 +67,11 @@ const restoreFixed = 20 * time.Millisecond
 // worth a restore. Without measurements it is: a missing timing must never keep
 // the tier from trying.
 func (r Rates) Offer(n Tokens, bytes Bytes) Offer {
-	if r.Prefill <= 0 || r.Disk <= 0 {
+	if !isRate(r.Prefill) || !isRate(r.Disk) {
 		return Offer{Pays: n > 0}
 	}
 	seconds := func(amount, rate float64) time.Duration {
-		if rate <= 0 {
+		if !isRate(rate) {
 			return 0
 		}
 		return time.Duration(amount / rate * float64(time.Second))

@@ -96,6 +96,9 @@ type PackFile struct {
 type Contents struct {
 	Manifests []Stored
 	Packs     []PackFile
+	// Held pieces are relied on by a write or a read under way: they stay where they
+	// are, whatever becomes of the manifests that name them.
+	Held []BlockID
 	// Other bytes count as used: quarantine and in-flight reservations.
 	Other Bytes
 	Cost  PackCost
