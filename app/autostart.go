@@ -50,3 +50,6 @@ func launchAgent(exe string) string {
 
 // runValue is the command of the Run key of Windows.
 func runValue(exe string) string { return `"` + exe + `" --hidden` }
+
+// forgetLogin is for the end of an installation.
+func (c *cli) forgetLogin() error { return setAtLogin(c.getenv, false) }

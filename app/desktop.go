@@ -7,26 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"runtime"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"holdfast/ui"
 )
-
-// desktopCommands are for our own use: the fall-back window is a process of its
-// own, so that a graphics driver that fails takes nothing else with it.
-func (c *cli) desktopCommands() []*cobra.Command {
-	cmd := &cobra.Command{Use: "window", Short: "Show the small window that stands in for the tray", Args: cobra.NoArgs, Hidden: true}
-	cmd.RunE = c.do(func(ctx context.Context, _ []string) error {
-		b, err := c.running(ctx)
-		return with(b, err, func(b *backend) error { return c.window(ctx, b) })
-	})
-	return []*cobra.Command{cmd}
-}
 
 // desktop runs everything under a tray icon. A second start brings the first
 // one forward instead; without a display it serves as serve does.
@@ -121,17 +106,6 @@ func (c *cli) handOverSoon(ctx context.Context, p Paths, hidden bool, refused er
 	}
 }
 
-// window shows the fall-back window until it is closed or Holdfast ends.
-func (c *cli) window(ctx context.Context, b *backend) error {
-	ctx, cancel := context.WithCancel(ctx)
-	d := newDesk(b, c.getenv, nil)
-	d.work.Go(func() { defer cancel(); d.follow(ctx) })
-	ui.Window(ctx, ui.WindowOptions{Updates: d.updates, Do: func(cmd ui.Command) { d.do(ctx, cmd) }})
-	cancel()
-	d.work.Wait()
-	return nil
-}
-
 // standIn opens the window where the desktop has no tray, and answers a second
 // start: with the inspector, and with the window where there is no tray.
 func (d *desk) standIn(ctx context.Context, hidden bool, forward <-chan struct{}) {
@@ -156,24 +130,4 @@ func (d *desk) standIn(ctx context.Context, hidden bool, forward <-chan struct{}
 			d.do(ctx, ui.Command{Kind: ui.OpenPage, Arg: homePage})
 		}
 	}
-}
-
-// openWindow starts the window's process unless one is there. Its end is not
-// waited for: it follows ours by itself when the event stream breaks.
-func (d *desk) openWindow(ctx context.Context) {
-	if !d.windowOpen.CompareAndSwap(false, true) {
-		return
-	}
-	self, err := os.Executable()
-	if err != nil {
-		d.log.Warn("the window could not be opened", "error", err)
-		return
-	}
-	cmd := exec.CommandContext(ctx, self, "window")
-	d.work.Go(func() {
-		defer d.windowOpen.Store(false)
-		if out, err := cmd.CombinedOutput(); err != nil && ctx.Err() == nil {
-			d.log.Warn("the window ended", "error", err, "output", string(out))
-		}
-	})
 }

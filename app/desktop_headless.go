@@ -12,3 +12,6 @@ import (
 func (c *cli) desktop(ctx context.Context, o AppOptions, _ bool) error { return c.serve(ctx, o) }
 
 func (c *cli) desktopCommands() []*cobra.Command { return nil }
+
+// forgetLogin has nothing to do: only the tray offers to start at login.
+func (c *cli) forgetLogin() error { return nil }

@@ -4,8 +4,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"html"
+	"image"
+	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +41,8 @@ func answering(t *testing.T) string {
 	return model.URL
 }
 
-// talk sends the n-th request of one session through the proxy.
-func (p *program) talk(n int) {
+// talk sends the n-th request of a session through the proxy.
+func (p *program) talk(session string, n int) {
 	p.t.Helper()
 	body := `{"model":"m","messages":[{"role":"user","content":"tide_table & reef"}`
 	for i := range n - 1 {
@@ -50,7 +54,7 @@ func (p *program) talk(n int) {
 		p.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Session-Affinity", "desk")
+	req.Header.Set("X-Session-Affinity", session)
 	res, err := loopbackClient().Do(req)
 	if err != nil {
 		p.t.Fatal(err)
@@ -61,17 +65,18 @@ func (p *program) talk(n int) {
 	}
 }
 
-// lastPath is how the newest of want turns was served.
-func (p *program) lastPath(want int) (path session.Path) {
+// lastPath is how the newest of want turns of a session was served.
+func (p *program) lastPath(name string, want int) (path session.Path) {
 	p.t.Helper()
-	until(p.t, fmt.Sprintf("%d turns in the ledger", want), func() (bool, any) {
+	until(p.t, fmt.Sprintf("%d turns of %s in the ledger", want, name), func() (bool, any) {
 		var list api.SessionList
-		p.get("/hf/v1/sessions", &list)
-		if len(list.Sessions) == 0 {
+		p.get("/hf/v1/sessions?size=50", &list)
+		at := slices.IndexFunc(list.Sessions, func(s session.SessionView) bool { return strings.Contains(s.SessRaw, name) })
+		if at < 0 {
 			return false, list
 		}
 		var turns api.TurnList
-		p.get("/hf/v1/sessions/"+list.Sessions[0].ID+"/turns", &turns)
+		p.get("/hf/v1/sessions/"+list.Sessions[at].ID+"/turns", &turns)
 		if len(turns.Turns) < want || turns.Turns[0].Status == 0 {
 			return false, turns
 		}
@@ -148,8 +153,8 @@ func TestDesktopTray(t *testing.T) {
 	h.same(p)
 	p.measure()
 
-	p.talk(1)
-	if got := p.lastPath(1); got != session.PathFull {
+	p.talk("desk", 1)
+	if got := p.lastPath("desk", 1); got != session.PathFull {
 		t.Errorf("in shadow a turn was served by %q", got)
 	}
 	until(t, "the status line says working", func() (bool, any) {
@@ -187,7 +192,7 @@ func clickBypass(t *testing.T, h *host, p *program) {
 	until(t, "another icon", func() (bool, any) { return !bytes.Equal(h.pixels(), idle), "the same" })
 	h.same(p)
 	before := p.status().Traffic.Skipped["bypass"]
-	p.talk(2)
+	p.talk("desk", 2)
 	until(t, "the next request went out untouched", func() (bool, any) {
 		n := p.status().Traffic.Skipped["bypass"]
 		return n == before+1, n
@@ -198,8 +203,8 @@ func clickBypass(t *testing.T, h *host, p *program) {
 }
 
 func clickServe(t *testing.T, h *host, p *program) {
-	p.talk(2)
-	p.talk(3)
+	p.talk("desk", 2)
+	p.talk("desk", 3)
 	if p.status().Rollout.Mode != "shadow" {
 		t.Fatal("not in shadow")
 	}
@@ -216,14 +221,22 @@ func clickServe(t *testing.T, h *host, p *program) {
 	h.click(label)
 	until(t, "rollout on", func() (bool, any) { s := p.status().Rollout; return s.Mode == "on", s })
 	h.same(p)
-	p.talk(4)
-	if got := p.lastPath(4); got != session.PathSnapshot {
-		t.Errorf("with the rollout on, a turn was served by %q", got)
-	}
+	// On a slow machine a commit may take too long, and that turn steps down
+	// rightly; the next session is served from its rows then.
+	n := 0
+	until(t, "a turn served from its rows", func() (bool, any) {
+		n++
+		name := fmt.Sprintf("reef-%d-", n)
+		p.talk(name, 1)
+		p.talk(name, 2)
+		got := p.lastPath(name, 2)
+		return got == session.PathSnapshot, got
+	})
 	h.click("Serve from snapshots")
 	until(t, "rollout in shadow", func() (bool, any) { s := p.status().Rollout; return s.Mode == "shadow", s })
-	p.talk(5)
-	if got := p.lastPath(5); got != session.PathFull {
+	p.talk("shore", 1)
+	p.talk("shore", 2)
+	if got := p.lastPath("shore", 2); got != session.PathFull {
 		t.Errorf("back in shadow, a turn was served by %q", got)
 	}
 	h.same(p)
@@ -341,19 +354,24 @@ func clickCopy(t *testing.T, h *host, p *program) {
 		got := clipboard(t, p)
 		return got == want, got
 	})
-	if n := h.noticed(); !strings.Contains(n[0], "Claude Code") {
-		t.Errorf("noticed %q", n)
-	}
+	h.noticed("Copied the line for Claude Code")
 }
 
-func (h *host) noticed() (n [2]string) {
+// noticed waits for a notice by its title. Others may come between: on a slow
+// machine a session steps down.
+func (h *host) noticed(title string) {
 	h.t.Helper()
-	select {
-	case n = <-h.notice:
-	case <-time.After(patience):
-		h.t.Fatal("no notice")
+	for {
+		select {
+		case n := <-h.notice:
+			if n[0] == title {
+				return
+			}
+			h.t.Logf("also noticed: %q", n)
+		case <-time.After(patience):
+			h.t.Fatalf("no notice %q", title)
+		}
 	}
-	return n
 }
 
 func clickLogin(t *testing.T, h *host, p *program) {
@@ -379,9 +397,7 @@ func breakSettings(t *testing.T, h *host, p *program) {
 	if err := os.WriteFile(file, append([]byte("nonsense = 1\n"), good...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n := h.noticed(); !strings.Contains(n[0], "config.toml") {
-		t.Errorf("noticed %q", n)
-	}
+	h.noticed("config.toml has a mistake")
 	until(t, "the status line says so", func() (bool, any) {
 		lines := h.menu()
 		return strings.HasPrefix(menuText(lines), "Holdfast: degraded, config.toml has a mistake (disabled)\n"), menuText(lines)
@@ -390,26 +406,17 @@ func breakSettings(t *testing.T, h *host, p *program) {
 		t.Fatal(err)
 	}
 	h.same(p)
-	select {
-	case n := <-h.notice:
-		t.Errorf("noticed more: %q", n)
-	default:
+	for len(h.notice) > 0 {
+		if n := <-h.notice; n[0] == "config.toml has a mistake" {
+			t.Error("noticed twice")
+		}
 	}
 }
 
 // clipboard asks the owner of the clipboard for its text.
 func clipboard(t *testing.T, p *program) string {
 	t.Helper()
-	display := ""
-	for _, e := range p.env {
-		if v, ok := strings.CutPrefix(e, "DISPLAY="); ok {
-			display = v
-		}
-	}
-	conn, err := xgb.NewConnDisplay(display)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := p.x()
 	defer conn.Close()
 	atom := func(name string) xproto.Atom {
 		reply, err := xproto.InternAtom(conn, false, uint16(len(name)), name).Reply()
@@ -469,4 +476,171 @@ func (p *program) measure() {
 	}
 	rss := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(data)
 	p.t.Logf("with tray: resident %s KB, idle %.2f %% of a core over %v", rss[1], 100*float64(used)*0.01/span.Seconds(), span)
+}
+
+// TestDesktopWithoutTray: a desktop without a tray gets the window; closing it
+// leaves the program running, and a second start brings it back.
+func TestDesktopWithoutTray(t *testing.T) {
+	display := startX(t)
+	p := newProgram(t, startBus(t), display, routeTo(answering(t)))
+	p.start()
+	window := p.window()
+	if file := os.Getenv("HOLDFAST_SHOTS"); file != "" {
+		p.shoot(window, filepath.Join(file, "window.png"))
+	}
+	p.close(window)
+	until(t, "a second start brings the window back", func() (bool, any) { // its old process may still be ending
+		out, code := p.command()
+		if code != 0 || !strings.Contains(out, "already runs") {
+			t.Fatal(out, code)
+		}
+		_, ok := p.visible()
+		return ok, p.said()
+	})
+	p.shown(1)
+	if out, code := p.command("quit"); code != 0 {
+		t.Fatal(out, code)
+	}
+	p.ends()
+}
+
+// TestDesktopWithoutDisplay serves, and says how that is asked for.
+func TestDesktopWithoutDisplay(t *testing.T) {
+	p := newProgram(t, startBus(t), "", routeTo(answering(t)))
+	p.start()
+	until(t, "it names holdfast serve", func() (bool, any) { return strings.Contains(p.said(), "holdfast serve"), p.said() })
+	p.talk("desk", 1)
+	if out, code := p.command("open"); code != 0 {
+		t.Fatal(out, code)
+	}
+	if out, code := p.command("quit"); code != 0 {
+		t.Fatal(out, code)
+	}
+	p.ends()
+	if out, code := p.command("quit"); code != exitNotRunning {
+		t.Fatal(out, code)
+	}
+}
+
+// TestDesktopRun starts an agent that starts Holdfast.
+func TestDesktopRun(t *testing.T) {
+	p := newProgram(t, startBus(t), startX(t), routeTo(answering(t))+"addr = \"127.0.0.1:0\"\n")
+	file := filepath.Join(p.home, "config.toml")
+	toml := "addr = \"127.0.0.1:0\"\ninspector_addr = \"127.0.0.1:0\"\n" + routeTo(answering(t))
+	if err := os.WriteFile(file, []byte(toml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agent := filepath.Join(filepath.Dir(p.opened), "bin", "claude")
+	if err := os.WriteFile(agent, []byte("#!/bin/sh\necho \"at $ANTHROPIC_BASE_URL with $*\"\nexit 7\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, code := p.command("run", "claude", "--", "-p", "hello")
+	r, ok := findRunning(t.Context(), p.paths())
+	if !ok || code != 7 || !strings.Contains(out, "at http://"+r.Addr+" with -p hello") {
+		t.Fatal(out, code, r)
+	}
+	if out, code := p.command("run", "claude"); code != 7 || strings.Contains(out, "started") {
+		t.Fatal(out, code)
+	}
+	if out, code := p.command("quit"); code != 0 {
+		t.Fatal(out, code)
+	}
+}
+
+// x is a connection to the program's display.
+func (p *program) x() *xgb.Conn {
+	p.t.Helper()
+	for _, e := range p.env {
+		if display, ok := strings.CutPrefix(e, "DISPLAY="); ok && display != "" {
+			conn, err := xgb.NewConnDisplay(display)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return conn
+		}
+	}
+	p.t.Fatal("no display")
+	return nil
+}
+
+// window waits for the program's window and returns it.
+func (p *program) window() (w xproto.Window) {
+	p.t.Helper()
+	until(p.t, "a window", func() (ok bool, _ any) {
+		w, ok = p.visible()
+		return ok, p.said()
+	})
+	return w
+}
+
+// visible looks for the program's window.
+func (p *program) visible() (w xproto.Window, ok bool) {
+	p.t.Helper()
+	conn := p.x()
+	defer conn.Close()
+	root := xproto.Setup(conn).DefaultScreen(conn).Root
+	tree, err := xproto.QueryTree(conn, root).Reply()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, child := range tree.Children {
+		name, err := xproto.GetProperty(conn, false, child, xproto.AtomWmName, xproto.GetPropertyTypeAny, 0, 64).Reply()
+		attr, aerr := xproto.GetWindowAttributes(conn, child).Reply()
+		if err == nil && aerr == nil && string(name.Value) == ui.Title && attr.MapState == xproto.MapStateViewable {
+			return child, true
+		}
+	}
+	return 0, false
+}
+
+// close asks the window to close, as a window manager does, until it is gone.
+func (p *program) close(w xproto.Window) {
+	p.t.Helper()
+	conn := p.x()
+	defer conn.Close()
+	atom := func(name string) xproto.Atom {
+		reply, err := xproto.InternAtom(conn, false, uint16(len(name)), name).Reply()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return reply.Atom
+	}
+	e := xproto.ClientMessageEvent{Format: 32, Window: w, Type: atom("WM_PROTOCOLS"),
+		Data: xproto.ClientMessageDataUnionData32New([]uint32{uint32(atom("WM_DELETE_WINDOW")), 0, 0, 0, 0})}
+	xproto.SendEvent(conn, false, w, xproto.EventMaskNoEvent, string(e.Bytes()))
+	until(p.t, "the window is closed", func() (bool, any) {
+		_, err := xproto.GetWindowAttributes(conn, w).Reply()
+		return err != nil, "it is there"
+	})
+}
+
+// shoot writes a picture of a window once it has drawn more than one colour.
+func (p *program) shoot(w xproto.Window, file string) {
+	p.t.Helper()
+	conn := p.x()
+	defer conn.Close()
+	geo, err := xproto.GetGeometry(conn, xproto.Drawable(w)).Reply()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	img := image.NewRGBA(image.Rect(0, 0, int(geo.Width), int(geo.Height)))
+	until(p.t, "the window is drawn", func() (bool, any) {
+		got, err := xproto.GetImage(conn, xproto.ImageFormatZPixmap, xproto.Drawable(w), 0, 0, geo.Width, geo.Height, ^uint32(0)).Reply()
+		if err != nil {
+			return false, err
+		}
+		colours := map[[3]byte]bool{}
+		for i := 0; i+3 < len(got.Data); i += 4 {
+			img.Pix[i], img.Pix[i+1], img.Pix[i+2], img.Pix[i+3] = got.Data[i+2], got.Data[i+1], got.Data[i], 255
+			colours[[3]byte(got.Data[i:i+3])] = true
+		}
+		return len(colours) > 60, len(colours)
+	})
+	out, err := os.Create(file)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := errors.Join(png.Encode(out, img), out.Close()); err != nil {
+		p.t.Fatal(err)
+	}
 }

@@ -12,9 +12,16 @@ import (
 // release is the version of this source. Builds from a checkout add the commit.
 const release = "0.1.0-dev"
 
+// commit is set by the linker for packages, which are built without the
+// checkout's own stamp; nothing else writes it.
+var commit string
+
 // version is the release with the commit the binary was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
+	if commit != "" {
+		return release + "+" + commit
+	}
 	if !ok {
 		return release
 	}

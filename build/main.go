@@ -32,6 +32,8 @@ func verbs() []verb {
 		{"engine", "install llama-server and the models of the KV tests", engineOnly},
 		{"lint", "gofmt, go vet, import rules, staticcheck", lint},
 		{"gen", "regenerate generated files", gen},
+		{"package", "deb, tar.xz, Windows programs and installer, to build/out", pack},
+		{"licences", "print the licences of everything in the programs", licences},
 		{"nightly", "the long form of test: 10,000 programs, fuzzing", nightly},
 	}
 }

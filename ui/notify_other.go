@@ -3,16 +3,10 @@
 package ui
 
 import (
-	"fyne.io/fyne/v2"
-	"fyne.io/fyne/v2/app"
+	"github.com/gen2brain/beeep"
+
+	"holdfast/assets"
 )
 
-// Notify shows a notice of the desktop. Fyne knows how; no window of it opens.
-func Notify(n Notice) error {
-	a := fyne.CurrentApp()
-	if a == nil {
-		a = app.NewWithID("app.holdfast.Holdfast")
-	}
-	a.SendNotification(fyne.NewNotification(n.Title, n.Body))
-	return nil
-}
+// Notify shows a notice of the desktop.
+func Notify(n Notice) error { return beeep.Notify(n.Title, n.Body, assets.Icon("holdfast-128.png")) }

@@ -7,12 +7,13 @@
 // and send Commands back; what a command does is the program's business.
 //
 // The tray is fyne.io/systray without the rest of Fyne: over D-Bus on Linux it
-// needs neither C nor a display, and it changes items in place, so that an
+// needs neither C nor a display, and everywhere it changes items in place, so that an
 // update never renumbers the menu a person has open (throwing the menu away
 // and redrawing it did, and lost the click). Fyne itself draws the window, in
 // a process of its own: a tray with Fyne in it held 105 MB and woke 20 times a
 // second to look at its hidden window, and a graphics driver that fails takes
-// only the window with it.
+// only the window with it. Windows and macOS always have a tray, so there is no
+// Fyne in the program there, and on Windows no C.
 //
 // With the build tag headless only the pure part is left.
 package ui

@@ -1,4 +1,4 @@
-//go:build !headless
+//go:build !headless && (linux || freebsd || openbsd || netbsd)
 
 package ui
 
@@ -49,7 +49,12 @@ func Window(ctx context.Context, o WindowOptions) {
 			}
 		}()
 	})
-	w.SetContent(widget.NewLabel("…"))
+	select { // an empty window would only flash
+	case s := <-o.Updates:
+		w.SetContent(Panel(s, o.Do, w))
+	case <-ctx.Done():
+		return
+	}
 	w.Resize(fyne.NewSize(440, 560))
 	w.ShowAndRun()
 }
