@@ -47,7 +47,7 @@ func (r *runner) benchEngine() []job {
 }
 
 func test(r *runner, _ []string) error {
-	jobs := append(r.static(), r.units()...)
+	jobs := append(append(r.static(), r.units()...), r.desktop()...)
 	jobs = append(append(jobs, r.clients()...), r.localEngine()...)
 	return r.all(append(append(jobs, r.clientTests()...), r.engineTests()...))
 }
@@ -148,9 +148,13 @@ func nightly(r *runner, _ []string) error {
 		return err
 	}
 	jobs := append(r.static(), r.units()...)
-	jobs = append(append(jobs, long), fuzzing...)
+	jobs = append(append(append(jobs, long), fuzzing...), r.desktop()...)
 	jobs = append(append(jobs, r.clients()...), r.localEngine()...)
-	return r.all(append(append(jobs, r.clientTests()...), r.engineTests()...))
+	packages, err := r.packageChecks()
+	if err != nil {
+		return err
+	}
+	return r.all(append(append(append(jobs, r.clientTests()...), r.engineTests()...), packages...))
 }
 
 // fuzzJobs finds every fuzz target of the module: one minute of fuzzing each.
