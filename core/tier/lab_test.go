@@ -134,6 +134,7 @@ type engine struct {
 	before func() error                  // runs before a save, may fail it
 	after  func(path string, size int64) // may spoil the file
 	lie    int                           // added to the tokens it says it saved
+	extra  int64                         // bytes that after adds, and it admits to
 }
 
 func (e *engine) Save(_ context.Context, slot int) (path string, tokens int, size int64, err error) {
@@ -141,7 +142,7 @@ func (e *engine) Save(_ context.Context, slot int) (path string, tokens int, siz
 	held := e.slots[slot]
 	e.saves++
 	n := e.saves
-	before, after, lie := e.before, e.after, e.lie
+	before, after, lie, extra := e.before, e.after, e.lie, e.extra
 	e.mu.Unlock()
 	if before != nil {
 		if err := before(); err != nil {
@@ -152,7 +153,7 @@ func (e *engine) Save(_ context.Context, slot int) (path string, tokens int, siz
 	if size, err = slotFile(path, e.seed, layout(), held); err == nil && after != nil {
 		after(path, size)
 	}
-	return path, len(held) + lie, size, err
+	return path, len(held) + lie, size + extra, err
 }
 
 func (e *engine) hold(slot int, tokens []kv.Token) {
