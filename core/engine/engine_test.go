@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/core/content"
+)
+
+// answering is a server that gives one answer and remembers the request.
+func answering(t *testing.T, status int, body string) (*Client, *http.Request, *string) {
+	t.Helper()
+	var seen http.Request
+	var sent string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		seen, sent = *r, string(data)
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}))
+	t.Cleanup(srv.Close)
+	return NewClient(srv.URL, "k"), &seen, &sent
+}
+
+func TestSaveAndRestore(t *testing.T) {
+	c, seen, sent := answering(t, 200, `{"id_slot":1,"filename":"x","n_saved":12,"n_written":345}`)
+	s, err := c.Save(t.Context(), 1, "x")
+	if err != nil || s.Tokens != 12 || s.Bytes != 345 || seen.URL.RequestURI() != "/slots/1?action=save" || *sent != `{"filename":"x"}` {
+		t.Errorf("%+v %v %s %s", s, err, seen.URL, *sent)
+	}
+	if seen.Header.Get("Authorization") != "Bearer k" {
+		t.Error("no key")
+	}
+	if _, err := c.Restore(t.Context(), -1, "x"); !errors.Is(err, ErrSlot) {
+		t.Errorf("a slot below zero would wrap around: %v", err)
+	}
+}
+
+// K7, K10: an engine that says it saved nothing has failed, whatever the status.
+func TestSaveOfNothing(t *testing.T) {
+	c, _, _ := answering(t, 200, `{"n_saved":0,"n_written":0}`)
+	_, err := c.Save(t.Context(), 0, "x")
+	var e *Error
+	if !errors.As(err, &e) || !strings.Contains(e.Hint, "-no-kvu") {
+		t.Errorf("%v", err)
+	}
+}
+
+// K16, K8: a refusal carries the engine's words and, where one is known, what to
+// do.
+func TestRefusal(t *testing.T) {
+	c, _, _ := answering(t, 501, `{"error":{"code":501,"message":"This server does not support slots action.","type":"not_supported_error"}}`)
+	err := c.Erase(t.Context(), 0)
+	var e *Error
+	if !errors.As(err, &e) || e.Status != 501 || !strings.Contains(e.Hint, "--slot-save-path") || Gone(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestGone(t *testing.T) {
+	c := NewClient("http://127.0.0.1:1", "")
+	if _, err := c.Props(t.Context()); !Gone(err) || Refused(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// KV20: a model is known by its bytes; its digest is worked out once, and again
+// when the file changes.
+func TestWeights(t *testing.T) {
+	dir := t.TempDir()
+	file, memory := filepath.Join(dir, "m.gguf"), filepath.Join(dir, "models.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	w := OpenWeights(memory)
+	if w.Known(file) {
+		t.Error("known before it was read")
+	}
+	id, err := w.Of(file)
+	if err != nil || id != content.Of([]byte("one")) || !OpenWeights(memory).Known(file) {
+		t.Fatalf("%v %v", id, err)
+	}
+	write("other")
+	if id, err = OpenWeights(memory).Of(file); err != nil || id != content.Of([]byte("other")) {
+		t.Errorf("a replaced file: %v %v", id, err)
+	}
+	if err := os.WriteFile(memory, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if id, err = OpenWeights(memory).Of(file); err != nil || id != content.Of([]byte("other")) {
+		t.Errorf("with a damaged memory: %v %v", id, err)
+	}
+	if _, err := w.Of(dir + "/absent"); err == nil {
+		t.Error("a file that is not there has a digest")
+	}
+}
+
+func TestHandover(t *testing.T) {
+	home := t.TempDir()
+	dir, err := Handover(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	st, err := os.Stat(dir)
+	if err != nil || st.Mode().Perm() != 0o700 {
+		t.Fatalf("%v %v", st.Mode(), err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "left.slot"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Handover(home)
+	if err != nil || again != dir {
+		t.Fatalf("%s %v", again, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("a crash left %v, and it is still there", left)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckHandover(dir); !errors.Is(err, ErrHandover) {
+		t.Errorf("a folder others can read: %v", err)
+	}
+	for _, bad := range []string{"relative", "/absent/folder", os.Args[0]} {
+		if CheckHandover(bad) == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+}
