@@ -3,8 +3,10 @@ package main
 import (
 	"io"
 	"log/slog"
+	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	"gopkg.in/natefinch/lumberjack.v2"
 )
@@ -21,16 +23,42 @@ const (
 type Log struct {
 	*slog.Logger
 	level *slog.LevelVar
-	file  *lumberjack.Logger
+	file  *logFile
+}
+
+// logFile is the log by its name: where something else moved or removed the
+// file, as logrotate does, the next line starts the one that is expected there.
+type logFile struct {
+	lumberjack.Logger
+	mu sync.Mutex
+	at os.FileInfo // what was opened, nil before the first line
+}
+
+func (f *logFile) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at != nil {
+		if now, err := os.Stat(f.Filename); err != nil || !os.SameFile(now, f.at) {
+			f.at = nil
+			if err := f.Logger.Close(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	n, err := f.Logger.Write(p)
+	if f.at == nil && err == nil {
+		f.at, err = os.Stat(f.Filename)
+	}
+	return n, err
 }
 
 // openLog starts logging to the state folder, and to console when it is not
 // nil.
 func openLog(p Paths, console io.Writer) *Log {
-	l := &Log{level: new(slog.LevelVar), file: &lumberjack.Logger{
+	l := &Log{level: new(slog.LevelVar), file: &logFile{Logger: lumberjack.Logger{
 		// The open file is one of those kept.
 		Filename: p.logFile(), MaxSize: logMegabytes, MaxBackups: logFiles - 1,
-	}}
+	}}}
 	opts := &slog.HandlerOptions{Level: l.level, ReplaceAttr: maskAttr}
 	handlers := []slog.Handler{slog.NewJSONHandler(l.file, opts)}
 	if console != nil {
