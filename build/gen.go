@@ -36,6 +36,17 @@ func gen(r *runner, _ []string) error {
 	})
 }
 
+// browser are the tests of the pages in Debian's Chromium, with what they need.
+func (r *runner) browser() []job {
+	return []job{
+		{"install chromium", func() error { return r.needProgram("chromium", "chromium", "fonts-dejavu-core") }},
+		{"install web", func() error { return r.npm("web") }},
+		{"pages in a browser", func() error {
+			return r.goCmd(noCgo(), "test", "-count=1", "-v", "-timeout", "10m", "-tags", tags+",browser", "-run", "^TestBrowser$", "./app")
+		}},
+	}
+}
+
 func (r *runner) vendor() error {
 	for to, from := range vendored() {
 		data, err := os.ReadFile(filepath.Join(r.cache, "clients", "web", "node_modules", filepath.FromSlash(from)))

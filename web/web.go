@@ -55,14 +55,6 @@ func Inspector(o Options) http.Handler {
 	return o.Guard.Wrap(mux)
 }
 
-// Handler is the API alone, behind the guard.
-func Handler(g *guard.Inspector, a *api.API) http.Handler {
-	mux := http.NewServeMux()
-	a.Register(mux)
-	mux.HandleFunc("/", api.NotFound)
-	return g.Wrap(mux)
-}
-
 // Open are the paths that need no sign-in: style and script, the same for
 // everyone.
 func Open() []string { return []string{assets.Prefix} }

@@ -166,5 +166,5 @@
     });
   }
   document.addEventListener("turn.started", schedule);
-  document.addEventListener("htmx:after:sse:connection", () => { document.body.dataset.stream = "open"; });
+  document.addEventListener("htmx:sse:after:connection", () => { document.body.dataset.stream = "open"; });
 })();

@@ -5,6 +5,7 @@ package help
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -68,9 +69,10 @@ func render(text []byte) (string, error) {
 	for _, t := range topics() {
 		html = strings.ReplaceAll(html, `href="`+t.name+`.md`, `href="`+address(t.name))
 	}
-	html = strings.NewReplacer("<table>", `<div class="table-wrap" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
-		"<pre>", `<pre class="bytes plain" tabindex="0">`).Replace(html)
-	return html, nil
+	for n := 1; strings.Contains(html, "<table>"); n++ {
+		html = strings.Replace(html, "<table>", fmt.Sprintf(`<div class="table-wrap" tabindex="0" role="region" aria-label="Table %d"><table class="plain-table">`, n), 1)
+	}
+	return strings.NewReplacer("</table>", "</table></div>", "<pre>", `<pre class="bytes plain" tabindex="0">`).Replace(html), nil
 }
 
 func address(name string) string {

@@ -29,14 +29,16 @@ func Filled(parts []Part, whole float64) (out []Stretch) {
 	if whole == 0 {
 		whole = Sum(parts)
 	}
-	at := 0.0
+	sum := 0.0
 	for _, p := range parts {
-		if p.Value <= 0 || whole <= 0 {
-			continue
+		if p.Value > 0 && whole > 0 {
+			w := max(p.Value/whole, 0.002)
+			out = append(out, Stretch{Part: p, From: sum, Width: w})
+			sum += w
 		}
-		w := min(max(p.Value/whole, 0.002), 1-min(at, 0.998))
-		out = append(out, Stretch{p, at, w})
-		at += w
+	}
+	for i := range out { // what was made wider must not push out the end
+		out[i].From, out[i].Width = out[i].From/max(1, sum), out[i].Width/max(1, sum)
 	}
 	return out
 }

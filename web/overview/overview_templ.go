@@ -265,7 +265,7 @@ func page(m model) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</section><section class=\"card half\" aria-labelledby=\"o-clients\"><header><h2 id=\"o-clients\">Clients</h2><a href=\"/ui/connect\">Connect another</a></header><div class=\"table-wrap bare-table\" tabindex=\"0\" role=\"region\" aria-labelledby=\"o-clients\"><table><thead><tr><th scope=\"col\">Client</th><th scope=\"col\" class=\"num\">Sessions</th><th scope=\"col\" class=\"num\">Turns</th><th scope=\"col\">Cache hit</th><th scope=\"col\" class=\"num\">Cost</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</section><section class=\"card half\" aria-labelledby=\"o-clients\"><header><h2 id=\"o-clients\">Clients</h2><a href=\"/ui/connect\">Connect another</a></header><div class=\"table-wrap bare-table\" tabindex=\"0\" role=\"region\" aria-label=\"Table of clients\"><table><thead><tr><th scope=\"col\">Client</th><th scope=\"col\" class=\"num\">Sessions</th><th scope=\"col\" class=\"num\">Turns</th><th scope=\"col\">Cache hit</th><th scope=\"col\" class=\"num\">Cost</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -920,7 +920,7 @@ func recent(m model) templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 80, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-labelledby=\"o-recent\"><table class=\"cards-narrow\"><thead><tr><th scope=\"col\">Session</th><th scope=\"col\" class=\"num\">Turns</th><th scope=\"col\" class=\"num\">Tokens read</th><th scope=\"col\">Cache hit</th><th scope=\"col\" class=\"num\">Last seen</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 80, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Table of recent sessions\"><table class=\"cards-narrow\"><thead><tr><th scope=\"col\">Session</th><th scope=\"col\" class=\"num\">Turns</th><th scope=\"col\" class=\"num\">Tokens read</th><th scope=\"col\">Cache hit</th><th scope=\"col\" class=\"num\">Last seen</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

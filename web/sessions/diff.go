@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/a-h/templ"
+
+	"holdfast/web/layout"
 )
 
 // change is one difference between two bodies: where, and the two texts.
@@ -17,6 +19,7 @@ type change struct {
 	Path     string
 	Kind     string // added, removed, changed
 	Old, New string
+	Note     string      // beside the path, "" for none
 	Pieces   []piecewise // of a changed text
 }
 
@@ -143,14 +146,16 @@ func sorted(set map[string]bool) []string {
 }
 
 // list pairs the items of two lists: equal ones at both ends first, then what
-// is left in order. Items that only one side has were added or removed.
+// is left by the longest common run. Items that only one side has were added or
+// removed; a long run of removed ones is told as one.
 func (d *differ) list(path string, a, b json.RawMessage, deep int) {
 	var x, y []json.RawMessage
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		d.text(path, string(a), string(b))
 		return
 	}
-	head, tail := ends(len(x), len(y), func(i, j int) bool { return same(x[i], y[j]) })
+	kx, ky := compacted(x), compacted(y)
+	head, tail := ends(len(x), len(y), func(i, j int) bool { return kx[i] == ky[j] })
 	mx, my := x[head:len(x)-tail], y[head:len(y)-tail]
 	if len(mx) == len(my) {
 		for i := range mx {
@@ -158,16 +163,79 @@ func (d *differ) list(path string, a, b json.RawMessage, deep int) {
 		}
 		return
 	}
-	at := func(i int) string { return fmt.Sprintf("%s[%d]", path, head+i) }
-	for _, op := range script(len(mx), len(my), func(i, j int) bool { return same(mx[i], my[j]) }) {
-		switch op.kind {
+	ops := script(len(mx), len(my), func(i, j int) bool { return kx[head+i] == ky[head+j] })
+	for k := 0; k < len(ops); k++ {
+		switch op := ops[k]; op.kind {
 		case 'd':
-			d.add(change{Path: at(op.i), Kind: "removed", Old: spelled(mx[op.i])})
+			n := runOf(ops[k:])
+			d.gone(path, head+op.i, mx[op.i:op.i+n])
+			k += n - 1
 		case 'i':
-			d.add(change{Path: at(op.j), Kind: "added", New: spelled(my[op.j])})
+			d.add(change{Path: fmt.Sprintf("%s[%d]", path, head+op.j), Kind: "added", New: spelled(my[op.j])})
 		}
 	}
 }
+
+// compacted are items without their white space, to be compared many times.
+func compacted(items []json.RawMessage) []string {
+	out := make([]string, len(items))
+	for i, it := range items {
+		var b bytes.Buffer
+		if json.Compact(&b, it) == nil {
+			out[i] = b.String()
+		} else {
+			out[i] = string(it)
+		}
+	}
+	return out
+}
+
+// runOf counts the removals that a script begins with.
+func runOf(ops []edit) (n int) {
+	for n < len(ops) && ops[n].kind == 'd' {
+		n++
+	}
+	return n
+}
+
+// runShown is the longest run of removed items that is told item by item.
+const runShown = 3
+
+// gone tells items that were removed from place at on.
+func (d *differ) gone(path string, at int, items []json.RawMessage) {
+	if len(items) <= runShown {
+		for i, it := range items {
+			d.add(change{Path: fmt.Sprintf("%s[%d]", path, at+i), Kind: "removed", Old: spelled(it)})
+		}
+		return
+	}
+	var lines []string
+	size := 0
+	for _, it := range items {
+		size += len(it)
+		lines = append(lines, oneLine(it))
+	}
+	d.add(change{Path: fmt.Sprintf("%s[%d…%d]", path, at, at+len(items)-1), Kind: "removed", Old: strings.Join(lines, "\n"),
+		Note: fmt.Sprintf("%d items, %s; each told by its first line", len(items), layout.Bytes(int64(size)))})
+}
+
+// oneLine begins an item: its role and its first words.
+func oneLine(it json.RawMessage) string {
+	var m struct{ Role string }
+	_ = json.Unmarshal(it, &m) // what has no role is shown without
+	text := ""
+	for _, b := range blocksOf(it) {
+		if text = preview(b); text != "" {
+			break
+		}
+	}
+	if r := []rune(text); len(r) > lineRunes {
+		text = string(r[:lineRunes]) + "…"
+	}
+	return strings.TrimSpace(m.Role + "  " + text)
+}
+
+const lineRunes = 110
 
 // ends counts equal items at the head and at the tail of two lists.
 func ends(n, m int, eq func(i, j int) bool) (head, tail int) {

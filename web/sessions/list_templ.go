@@ -488,9 +488,9 @@ func listRow(e entry, now int64) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var21 string
-		templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(layout.About(layout.Money(e.Cost.Sent), e.Cost.Estimate))
+		templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(layout.About(layout.Money(e.Cost.Sent), e.Cost.Estimate && e.Cost.Saved == 0))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `sessions/list.templ`, Line: 99, Col: 61}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `sessions/list.templ`, Line: 99, Col: 82}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 		if templ_7745c5c3_Err != nil {

@@ -260,13 +260,13 @@ const (
 	tierHeight = 20
 	rowHeight  = 34
 	tickHeight = 12
-	kvHeight   = 10
+	kvHeight   = 15
 )
 
 func (s *strip) tierY(tier int) int { return axisHeight + (s.tiers-tier)*tierHeight }
 func (s *strip) rowY() int          { return axisHeight + s.tiers*tierHeight }
 func (s *strip) tickY() int         { return s.rowY() + rowHeight + 2 }
-func (s *strip) kvY() int           { return s.tickY() + tickHeight + 2 }
+func (s *strip) kvY() int           { return s.tickY() + tickHeight + 5 }
 func (s *strip) height() int        { return s.kvY() + kvHeight + 2 }
 
 // summary says the map in one sentence.

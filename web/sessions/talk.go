@@ -34,6 +34,7 @@ type part struct {
 		Name     string
 		Response json.RawMessage
 	}
+	Topic     string // of a fold's body
 	Role      string
 	Reasoning string            `json:"reasoning_content"`
 	ToolCalls []json.RawMessage `json:"tool_calls"`
@@ -68,16 +69,16 @@ func blocksOf(raw []byte) []block {
 
 // list reads content that is a text or a list of parts.
 func list(raw json.RawMessage) (out []block) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return []block{{Kind: "text", Text: text}}
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(raw, &parts) != nil {
-		if len(raw) > 0 && string(raw) != "null" {
-			out = append(out, block{Kind: "data", Text: pretty(raw)})
-		}
-		return out
+		return []block{{Kind: "data", Text: pretty(raw)}}
 	}
 	for _, p := range parts {
 		out = append(out, one(p))
@@ -95,6 +96,8 @@ func one(raw json.RawMessage) block {
 
 func (p *part) block(raw []byte) block {
 	switch {
+	case p.Topic != "" && len(p.Summary) > 0:
+		return block{Kind: "text", Text: p.Topic + "\n" + string(unquoted(p.Summary))}
 	case p.FunctionCall != nil:
 		return block{"call", p.FunctionCall.Name, pretty(p.FunctionCall.Args)}
 	case p.FunctionResponse != nil:

@@ -32,6 +32,19 @@ const (
 	chartTurns  = 20_000
 )
 
+// manyFolds is how many folds are marked over the whole height; more of them
+// would hide what is drawn, so they are ticks at the edge.
+const manyFolds = 24
+
+// foldTab keeps hundreds of marks out of the way of the Tab key; the table has
+// their turns.
+func foldTab(n int) string {
+	if n > manyFolds {
+		return "-1"
+	}
+	return "0"
+}
+
 // newTokenChart gathers points. Marks of folds stand where the turn is that
 // came after the fold.
 func newTokenChart(points []session.TurnPoint, checkpoints []session.CheckpointView, window int64) tokenChart {

@@ -1,0 +1,6 @@
+//go:build race
+
+package sessions
+
+// randomLedgers is thinned where the detector multiplies every step.
+const randomLedgers = 25
