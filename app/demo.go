@@ -220,8 +220,11 @@ func (st *stage) play(ctx context.Context, s scene, o demoOptions, p *progress) 
 	p.step("%s: checking the ledger", s.name)
 	st.app.engine.chain.Idle() // bookkeeping behind the last reply
 	r, err := w.report(direct, through)
+	if err != nil {
+		return nil, err
+	}
 	p.done("%-20s directly %s, through Holdfast %s", s.name, seconds(direct.summary.Took), seconds(through.summary.Took))
-	return r, err
+	return r, nil
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -222,13 +222,13 @@ func (s *sceneReport) printFolds(w io.Writer, p paint) {
 			what = "takes in " + strings.Join(f.Children, ", ") + ": " + what
 		}
 		g.add(f.Block, count(int64(f.Turn)), count(f.Elements), count(int64(f.PromptBefore))+" → "+count(int64(f.PromptAfter)),
-			change(float64(f.PromptBefore), float64(f.PromptAfter)), bytesText(int64(f.PrefixBytes)), clip(what, topicWidth))
+			change(float64(f.PromptBefore), float64(f.PromptAfter)), bytesText(int64(f.PrefixBytes))+", "+count(int64(f.CachedAfter))+" tok", clip(what, topicWidth))
 	}
 	g.print(w, map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true}, []string{styleBold, "", "", "", styleTeal, "", styleDim})
 }
 
 // topicWidth keeps a line of the table of folds within a hundred columns.
-const topicWidth = 40
+const topicWidth = 36
 
 func clip(s string, n int) string {
 	r := []rune(s)
