@@ -83,6 +83,7 @@ type Chain struct {
 	tripBudget time.Duration
 
 	memory  *memory
+	horizon horizon
 	tools   tools
 	metrics *metrics
 	groups  *groups

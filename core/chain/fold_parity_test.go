@@ -180,7 +180,7 @@ func (p *folder) send(k *talk, op string, restamp bool) [][]byte {
 		p.replayed(turn.ID, plain, stripped(sent[0]))
 	}
 	p.beside(k, sent, m, turn.Path)
-	if k.hurt { // the rows were written anew, from the list
+	if turn.Home == session.HomeRestamp { // the rows are written anew, from the list
 		k.hurt, restamp = false, true
 		k.settle()
 	}

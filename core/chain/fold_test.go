@@ -458,6 +458,37 @@ func TestAdditions(t *testing.T) {
 	}
 }
 
+// TestSecondCompaction: a host's own compaction whose result is as long as what
+// it replaced is no edit behind a fold: what it says is what the model reads. An
+// old result that is cleared in place stays behind its fold.
+func TestSecondCompaction(t *testing.T) {
+	onEach(t, func(t *testing.T, g *rig, chat, stream bool) {
+		k := g.grown("compacted", chat, stream)
+		g.play(stream, chat, said{calls: []use{compress("own_1", "m00002", "m00009")}}, said{text: "Done."})
+		k.ask()
+		k.takes()
+		k.msgs = append(k.msgs, user("go on"))
+		g.play(stream, chat)
+		k.ask()
+		k.msgs[4] = user("cleared in place")
+		if sent := string(k.ask()[0]); strings.Contains(sent, "cleared in place") || !strings.Contains(sent, "[fold b1") {
+			t.Errorf("an edit behind a fold gave %s", clipped(sent))
+		}
+		g.expect("the edit", g.lastTurn(), session.PathSnapshot, session.NoGate)
+		k.msgs[0], k.msgs[1], k.msgs[2] = user("the session so far, once more"), assistant("understood"), user("the second summary")
+		sent := string(k.ask()[0])
+		if !strings.Contains(sent, "the second summary") || !strings.Contains(sent, "once more") || strings.Contains(sent, "[fold b1 ·") {
+			t.Errorf("a compaction gave %s", clipped(sent))
+		}
+		g.expect("the compaction", g.lastTurn(), session.PathFull, session.NoGate)
+		if again := string(k.ask()[0]); again != sent {
+			t.Errorf("the next turn differs: %s", clipped(again))
+		}
+		g.expect("the next turn", g.lastTurn(), session.PathSnapshot, session.NoGate)
+		g.verifyAll()
+	})
+}
+
 // TestKillSwitch: with folding off, requests leave as they came, from the next
 // turn on; a session with folds keeps them, and what opens them.
 func TestKillSwitch(t *testing.T) {

@@ -450,7 +450,7 @@ func (c *Chain) returning(x *Exchange) error {
 // judge asks the gates about identity and finds the turn's home.
 func (x *Exchange) judge(c *Chain) {
 	h := &x.prior.Head
-	if x.overWindow() {
+	if x.overWindow() || x.al.Compacts(&x.prior) {
 		x.al.Row = session.RowRestamp
 	}
 	if x.branch != nil && x.branch.bypasses != c.bypass.ended.Load() {

@@ -103,8 +103,8 @@ func (c *Chain) kernel(x *Exchange) error {
 	if !x.folds(&state) {
 		return nil
 	}
-	x.limits = c.limits(x)
 	rhythm := fold.OpenRhythm(x.prior.Head.Rhythm)
+	x.limits = c.limits(x, &rhythm)
 	_, state, rhythm, events, nudge := fold.Rewrite(x.plan.Elements(), state, rhythm, x.limits, usage.Usage{})
 	err := x.plan.Fold(session.Kernel{State: state, Rhythm: rhythm, Events: events})
 	if errors.Is(err, session.ErrAddress) {
@@ -136,21 +136,14 @@ func bodiesOf(events []fold.Event) map[content.ID]fold.Body {
 
 // limits are what the kernel decides this turn under. Both wires share their
 // window between request and reply.
-func (c *Chain) limits(x *Exchange) fold.Limits {
+func (c *Chain) limits(x *Exchange, rhythm *fold.Rhythm) fold.Limits {
 	f := &x.cfg.Fold
 	return fold.Limits{
 		Window: x.window, Reserve: min(usage.Tokens(x.frame.MaxOutput), x.window/2), Frame: x.frameTokens(),
 		Growth: f.GrowthTokens, Pressure: f.WindowPercent, Emergency: f.EmergencyPercent,
-		Economics: f.Economics, Terms: terms(x), Protect: f.ProtectTools,
+		Economics: f.Economics, Terms: c.terms(x, rhythm), Protect: f.ProtectTools,
 		Forced: x.frame.Choice != wire.ChoiceFree, HeldOut: !f.Enabled || heldOut(x.prior.Head.Bucket, f.HoldoutPercent),
 	}
-}
-
-// terms are the list prices of the model, or nothing: a wrong price is worse
-// than none.
-func terms(x *Exchange) usage.Terms {
-	p, ok := usage.PriceOf(x.frame.Model)
-	return usage.Terms{Price: p, Priced: ok}
 }
 
 // frameTokens estimates everything of the request that is no element, with

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"holdfast/core/chat"
 	"holdfast/core/content"
 )
@@ -50,6 +52,22 @@ func (a *Alignment) Retry() bool {
 
 // Restamps reports whether the rows must be written anew.
 func (a *Alignment) Restamps() bool { return a.Row == RowRestamp || a.Row == RowWire }
+
+// frame is how many elements at the head of a list a host's own compaction
+// touches in any case: it puts its summary there.
+const frame = 3
+
+// Compacts reports whether edits in place are a host's own compaction that came
+// out as long as what it replaced: they touch the head of the list and reach
+// into a fold. The summary would stand behind the fold and never be read, so
+// the list is re-stamped, where such a fold ends.
+func (a *Alignment) Compacts(st *State) bool {
+	if a.Restamps() || len(st.Kernel.Blocks) == 0 || !slices.ContainsFunc(a.Replaced, func(p Pair) bool { return p.Stored < frame }) {
+		return false
+	}
+	held := Spared(&st.Kernel)
+	return slices.ContainsFunc(a.Replaced, func(p Pair) bool { return held[st.List[p.Stored].N] })
+}
 
 // Align compares an inbound list with a stored one, exactly: the common prefix
 // of equal keys is kept, then the common suffix; in between, elements whose key

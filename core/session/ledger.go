@@ -507,6 +507,9 @@ type KnownCause struct {
 
 func (k *KnownCause) Error() string { return "session: cause " + k.Cause + " was carried out before" }
 
+// MaxLengths is how many past sessions say how long one goes on.
+const MaxLengths = 200
+
 // Ledger is the store of conversations. One suite (ledgertest) holds every
 // implementation to it. All methods are safe for concurrent use; writes are
 // serialised by the implementation.
@@ -517,6 +520,9 @@ type Ledger interface {
 	Heads(ctx context.Context, w World) ([]Head, error)
 	// Unsigned returns the unsigned sessions whose list sum is one of sums.
 	Unsigned(ctx context.Context, sums []content.ID) ([]Head, error)
+	// Lengths are the turns of a host's main sessions that were last seen before a
+	// time in unix ms, the newest first, at most MaxLengths.
+	Lengths(ctx context.Context, signal string, before int64) ([]int, error)
 	// Load hydrates one branch. A failing check is State.Red, not an error.
 	Load(ctx context.Context, ledger string) (*State, error)
 	// FindRewound returns the newest rewound element with this key that stood
