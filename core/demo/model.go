@@ -11,6 +11,12 @@
 // It invents nothing: ids, signatures and times derive from the request body,
 // so the same request gets the same reply, byte for byte, on every path that
 // leads to it. Every exchange is recorded as it came and as it left.
+//
+// With a Script it behaves as a real model behind a provider does: it uses the
+// folding tools it is offered (mind.go), finds its place in a history that was
+// folded (place.go), refuses what a strict provider would (strict.go), and
+// reports the usage of a prompt cache that remembers the request before
+// (bill.go). prefix.go judges what a fold left as it was.
 package demo
 
 import (
