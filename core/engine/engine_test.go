@@ -42,8 +42,8 @@ func TestSaveAndRestore(t *testing.T) {
 	}
 }
 
-// K7, K10: an engine that says it saved nothing has failed, whatever the status.
-func TestSaveOfNothing(t *testing.T) {
+// An engine that says it saved nothing has failed, whatever the status.
+func TestK7_K10_KV19_SaveOfNothing(t *testing.T) {
 	c, _, _ := answering(t, 200, `{"n_saved":0,"n_written":0}`)
 	_, err := c.Save(t.Context(), 0, "x")
 	var e *Error
@@ -52,9 +52,9 @@ func TestSaveOfNothing(t *testing.T) {
 	}
 }
 
-// K16, K8: a refusal carries the engine's words and, where one is known, what to
+// A refusal carries the engine's words and, where one is known, what to
 // do.
-func TestRefusal(t *testing.T) {
+func TestK8_K16_Refusal(t *testing.T) {
 	c, _, _ := answering(t, 501, `{"error":{"code":501,"message":"This server does not support slots action.","type":"not_supported_error"}}`)
 	err := c.Erase(t.Context(), 0)
 	var e *Error
@@ -70,9 +70,9 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// KV20: a model is known by its bytes; its digest is worked out once, and again
+// A model is known by its bytes; its digest is worked out once, and again
 // when the file changes.
-func TestWeights(t *testing.T) {
+func TestKV20_Weights(t *testing.T) {
 	dir := t.TempDir()
 	file, memory := filepath.Join(dir, "m.gguf"), filepath.Join(dir, "models.json")
 	write := func(text string) {

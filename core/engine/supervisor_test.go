@@ -67,9 +67,9 @@ func supervised(t *testing.T, does string) (v *Supervisor, pauses func() []time.
 	}
 }
 
-// K41: an engine that dies is started again, with a new key and a new life, and
+// An engine that dies is started again, with a new key and a new life, and
 // what was known of its slots is over.
-func TestSupervisorRestarts(t *testing.T) {
+func TestK29_K41_SupervisorRestarts(t *testing.T) {
 	v, pauses := supervised(t, "serve")
 	first, err := v.Running(t.Context())
 	if err != nil || first.Life != 1 {
@@ -138,8 +138,9 @@ func TestSupervisorCloses(t *testing.T) {
 	}
 }
 
-// The flags that keep slots alive are part of every command line.
-func TestArgs(t *testing.T) {
+// The flags that keep slots alive are part of every command line; the engine has
+// no RAM cache behind our back.
+func TestK28_Args(t *testing.T) {
 	s := Settings{Model: "m.gguf", Slots: 3, Context: 1000, NoFlash: true, Threads: 2}
 	s.RoPE.FreqBase = "500000"
 	got := strings.Join(s.Normal().Args("/dir"), " ")

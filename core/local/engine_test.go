@@ -308,15 +308,15 @@ func TestEngineRestart(t *testing.T) {
 		// end: they must be of use, and are not counted.
 		loose bool
 	}{
-		{"dense f16", "tiny", nil, false},
+		{"K11 K12 K19 KV51 dense f16", "tiny", nil, false},
 		{"dense q8_0", "tiny", func(s *engine.Settings) { s.CacheK, s.CacheV = "q8_0", "q8_0" }, false},
 		{"dense q4_0", "tiny", func(s *engine.Settings) { s.CacheK, s.CacheV = "q4_0", "q4_0" }, false},
 		{"transposed V", "tiny", func(s *engine.Settings) { s.NoFlash = true }, false},
-		{"one slot, context left to the model", "tiny", func(s *engine.Settings) { s.Slots, s.Context = 1, 0 }, false},
+		{"KV35 one slot, context left to the model", "tiny", func(s *engine.Settings) { s.Slots, s.Context = 1, 0 }, false},
 		{"three-part positions", "mrope", nil, false},
-		{"sliding window", "window", nil, true},
-		{"hybrid", "hybrid", nil, true},
-		{"recurrent", "recurrent", nil, true},
+		{"K1 K32 K33 K35 sliding window", "window", nil, true},
+		{"K34 K36 K37 K39 hybrid", "hybrid", nil, true},
+		{"K38 KV18 recurrent", "recurrent", nil, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := settings(t, c.model)

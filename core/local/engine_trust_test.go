@@ -203,22 +203,42 @@ func (h *house) killAtHandover(ctx context.Context) {
 // restart read once.
 func TestEngineRepeats(t *testing.T) {
 	where := home{t.TempDir()}
-	first, _ := turns(300)
-	h := open(t, where, settings(t, "tiny"))
-	h.wave(t, 100, first)
-	h.settled()
-	a := h.tier.Status().Activity
-	if a.Writes != 1 || a.Fills != 0 || a.BytesRead != 0 {
-		t.Errorf("a hundred identical prompts: %d writes, %d fills, %d bytes read", a.Writes, a.Fills, a.BytesRead)
-	}
-	h.close()
-	h = open(t, where, settings(t, "tiny"))
-	h.wave(t, 100, first)
-	h.settled()
-	a = h.tier.Status().Activity
-	if a.Fills != 1 || a.Writes != 0 || a.RestoresOK != 1 || a.RestoreFailures != 0 {
-		t.Errorf("a hundred after a restart: %d fills, %d writes, %d restored, %d failed", a.Fills, a.Writes, a.RestoresOK, a.RestoreFailures)
-	}
+	first, second := turns(300)
+	t.Run("K49 KV43 a hundred write once", func(t *testing.T) {
+		h := open(t, where, settings(t, "tiny"))
+		h.wave(t, 100, first)
+		h.settled()
+		a := h.tier.Status().Activity
+		if a.Writes != 1 || a.Fills != 0 || a.BytesRead != 0 {
+			t.Errorf("%d writes, %d fills, %d bytes read", a.Writes, a.Fills, a.BytesRead)
+		}
+	})
+	t.Run("K20 KV22 a hundred after a restart read once", func(t *testing.T) {
+		h := open(t, where, settings(t, "tiny"))
+		h.wave(t, 100, first)
+		h.settled()
+		a := h.tier.Status().Activity
+		if a.Fills != 1 || a.Writes != 0 || a.RestoresOK != 1 || a.RestoreFailures != 0 {
+			t.Errorf("%d fills, %d writes, %d restored, %d failed", a.Fills, a.Writes, a.RestoresOK, a.RestoreFailures)
+		}
+	})
+	t.Run("K23 KV42 the disk is one more slot", func(t *testing.T) {
+		h := open(t, where, settings(t, "tiny"))
+		h.chat(2, first...)
+		for i := range 2 { // as many as there are slots
+			h.chat(2, say("user", prose(200, 50+i)))
+		}
+		back := h.chat(2, second...)
+		if back.receipt.Source != usage.FromDisk || back.receipt.Restored == 0 {
+			t.Errorf("a conversation that lost its slot: %+v", back.receipt)
+		}
+		grown := append(slices.Clone(second), say("assistant", "It stands."), say("user", prose(200, 9)))
+		h.chat(2, grown...)
+		h.settled()
+		if a := h.tier.Status().Activity; a.Writes == 0 {
+			t.Error("what grew behind a restore is not kept")
+		}
+	})
 }
 
 // wave sends n identical prompts at once and wants identical answers.

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"holdfast/core/engine"
+	"holdfast/core/kv"
 	"holdfast/core/usage"
 )
 
@@ -25,9 +28,9 @@ func chatBody(stream bool, texts ...string) string {
 	return string(b)
 }
 
-// K13, K22, K25: two conversations keep a slot each, and every request names its
+// Two conversations keep a slot each, and every request names its
 // slot.
-func TestSlotsPerConversation(t *testing.T) {
+func TestK13_K22_K25_K47_SlotsPerConversation(t *testing.T) {
 	f := newFake(t, 2)
 	e := on(t, f)
 	a, b := words(100, "tide"), words(100, "ebb")
@@ -43,9 +46,9 @@ func TestSlotsPerConversation(t *testing.T) {
 	}
 }
 
-// KV30: of a slot that holds a short common prefix and an empty one, and of
+// Of a slot that holds a short common prefix and an empty one, and of
 // shorter, equal and longer ones, the longest wins.
-func TestLongestPrefixWins(t *testing.T) {
+func TestKV30_LongestPrefixWins(t *testing.T) {
 	f := newFake(t, 3)
 	e := on(t, f)
 	for _, text := range []string{words(80, "tide"), words(160, "tide"), words(100, "ebb")} {
@@ -60,7 +63,7 @@ func TestLongestPrefixWins(t *testing.T) {
 
 // A slot that takes another conversation with next to nothing in common is
 // emptied first, so that what is stored of the new one is its own.
-func TestEraseBeforeAnotherConversation(t *testing.T) {
+func TestK21_K24_EraseBeforeAnotherConversation(t *testing.T) {
 	f := newFake(t, 1)
 	e := on(t, f)
 	ask(t, e, "POST", "/v1/chat/completions", chatBody(false, words(100, "tide")))
@@ -73,9 +76,9 @@ func TestEraseBeforeAnotherConversation(t *testing.T) {
 	}
 }
 
-// K42, KV36: a request that only goes on is sent at once: nothing is rendered or
+// A request that only goes on is sent at once: nothing is rendered or
 // looked up for it.
-func TestGoingOnRendersNothing(t *testing.T) {
+func TestK42_KV29_GoingOnRendersNothing(t *testing.T) {
 	before := chatBody(false, "one")
 	for name, c := range map[string]struct {
 		body string
@@ -184,7 +187,7 @@ func TestErrorsInTheClientsWords(t *testing.T) {
 		path, body, want string
 		status           int
 	}{
-		"KV image": {"/v1/messages", `{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`, "images cannot be sent", 400},
+		"K17 an image": {"/v1/messages", `{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`, "images cannot be sent", 400},
 		"image in a result": {"/v1/messages", `{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"image"}]}]}]}`,
 			"messages.0: tool_result: images cannot be sent", 400},
 		"server tool":   {"/v1/messages", `{"tools":[{"type":"web_search_20250305","name":"web_search"}],"messages":[]}`, "runs on Anthropic's servers", 400},
@@ -217,9 +220,9 @@ func TestCountTokens(t *testing.T) {
 	}
 }
 
-// KV45: an engine that goes away under a request is asked again in its next
+// An engine that goes away under a request is asked again in its next
 // life.
-func TestEngineGoesAway(t *testing.T) {
+func TestK41_KV45_AnEngineGoesAway(t *testing.T) {
 	f := newFake(t, 1)
 	e := on(t, f)
 	lives := 0
@@ -290,4 +293,74 @@ func (p *pieces) Read(b []byte) (int, error) {
 	n := copy(b[:min(len(b), p.n)], p.text)
 	p.text = p.text[n:]
 	return n, nil
+}
+
+// A client's billing line changes with every request; with it in the prompt no
+// prefix would ever be reused.
+func TestK43_BillingLine(t *testing.T) {
+	body := func(line string) []byte {
+		return []byte(`{"max_tokens":1,"system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=2; cch=` + line + `;"},{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":"x"}]}`)
+	}
+	a, _, err := toChat(body("11111"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := toChat(body("22222"))
+	if err != nil || string(a) != string(b) || !strings.Contains(string(a), "Be brief.") {
+		t.Errorf("%v\n%s\n%s", err, a, b)
+	}
+}
+
+// What a client takes away or changes late in its history costs what stands
+// behind it, and no more.
+func TestK45_K48_LateChangeKeepsThePrefix(t *testing.T) {
+	f := newFake(t, 2)
+	e := on(t, f)
+	long := words(200, "tide")
+	ask(t, e, "POST", "/v1/chat/completions", chatBody(false, long, "So be it.", "reminder: the clock is slow"))
+	r := ask(t, e, "POST", "/v1/chat/completions", chatBody(false, long, "So be it.", "what now"))
+	if r.receipt.Restored < 200 || r.receipt.Promised < 200 {
+		t.Errorf("%+v", r.receipt)
+	}
+}
+
+// An engine that serves many models behind one address names none: the tier
+// stays out, says why, and the route goes on.
+func TestK6_RouterMode(t *testing.T) {
+	f := newFake(t, 1)
+	e := on(t, f)
+	l, err := e.contact(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.weights(l); err == nil || !strings.Contains(err.Error(), "router mode") {
+		t.Errorf("%v", err)
+	}
+	l.set(func() { l.closed = kv.MissNoWeights })
+	a := ask(t, e, "POST", "/v1/chat/completions", chatBody(false, "one"))
+	if a.status != 200 || a.receipt.RestReason != string(kv.MissNoWeights) || !slices.Contains(f.calls(), "chat anywhere") {
+		t.Errorf("%+v %q", a, f.calls())
+	}
+}
+
+// What was found out about an engine holds for one build, model and set of
+// flags: after an upgrade it is tried out again.
+func TestK40_FindingsAreOfOneBuild(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "engines.json")
+	if err := OpenFindings(file).put("b1 model flags", Ability{Verdict: Proven, Streams: 2}); err != nil {
+		t.Fatal(err)
+	}
+	again := OpenFindings(file)
+	if a, ok := again.get("b1 model flags"); !ok || a.Verdict != Proven || a.Streams != 2 {
+		t.Errorf("%+v", a)
+	}
+	if _, ok := again.get("b2 model flags"); ok {
+		t.Error("another build is taken for proven")
+	}
+	if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := OpenFindings(file).get("b1 model flags"); ok {
+		t.Error("a damaged file proves something")
+	}
 }
