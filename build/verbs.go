@@ -49,7 +49,7 @@ func (r *runner) benchEngine() []job {
 func test(r *runner, _ []string) error {
 	jobs := append(append(r.static(), r.units()...), r.desktop()...)
 	jobs = append(append(jobs, r.clients()...), r.localEngine()...)
-	return r.all(append(append(jobs, r.clientTests()...), r.engineTests()...))
+	return r.all(append(append(append(jobs, r.clientTests()...), r.engineTests()...), r.browser()...))
 }
 
 // engineOnly installs the local engine, for working on the KV tier.
