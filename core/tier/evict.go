@@ -19,7 +19,9 @@ func (m *Manager) contents() kv.Contents {
 	defer m.mu.Unlock()
 	var known kv.Bytes
 	for _, e := range m.entries {
-		c.Manifests = append(c.Manifests, e.stored())
+		s := e.stored()
+		s.Stale = m.stale(e)
+		c.Manifests = append(c.Manifests, s)
 		known += e.size
 	}
 	for i, p := range c.Packs {

@@ -90,7 +90,7 @@ func (m *Manager) fill(ctx context.Context, h *Hit, path string, t slotfile.Targ
 
 // fillAlone fills unless a lifecycle operation is under way or waiting.
 func (m *Manager) fillAlone(ctx context.Context, h *Hit, path string, t slotfile.Target) (*Filled, error) {
-	if !m.gate.TryRLock() {
+	if !m.enter() {
 		return nil, &Miss{Reason: kv.MissLifecycleBusy}
 	}
 	defer m.gate.RUnlock()

@@ -58,12 +58,16 @@ func (m *Manager) lifecycle(ctx context.Context, g kv.Goal, dryRun, quarantine b
 		return out, ErrNotActive
 	}
 	if dryRun {
-		m.gate.RLock()
+		if !m.share() {
+			return out, ErrNotActive
+		}
 		defer m.gate.RUnlock()
 	} else {
 		m.condition(func(c *conditions) { c.pruning++ })
 		defer m.condition(func(c *conditions) { c.pruning-- })
-		m.gate.Lock()
+		if !m.alone() {
+			return out, ErrNotActive
+		}
 		defer m.gate.Unlock()
 	}
 	m.admission.Lock()
@@ -95,7 +99,9 @@ func (m *Manager) SetLimits(ctx context.Context, l Limits) error {
 		m.limits, m.budget = l, l.Budget
 		return nil
 	}
-	m.gate.Lock()
+	if !m.alone() {
+		return ErrNotActive
+	}
 	defer m.gate.Unlock()
 	m.mu.Lock()
 	m.limits = l
@@ -150,7 +156,9 @@ func (m *Manager) entriesOf(model *kv.ModelIdentity) (ids []kv.ManifestID) {
 
 // verifyEntry checks one manifest and those of its blocks not seen yet.
 func (m *Manager) verifyEntry(ctx context.Context, id kv.ManifestID, seen map[kv.BlockID]bool, packs map[content.ID]bool, v *Verification) error {
-	m.gate.RLock()
+	if !m.share() {
+		return ErrNotActive
+	}
 	defer m.gate.RUnlock()
 	before := m.corrupt()
 	defer func() { v.Manifests += int(m.corrupt() - before) }()

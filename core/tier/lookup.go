@@ -78,6 +78,7 @@ func (m *Manager) lookup(q Query) *Hit {
 		return &Hit{Miss: kv.MissBelowMinTokens}
 	}
 	id := q.State.ID()
+	m.meet(q.Model, id)
 	match := m.index.Longest(id, q.Tokens, limit)
 	switch e := m.entries[match.Manifest]; {
 	case e == nil || kv.Tokens(match.Tokens) < m.limits.MinTokens:

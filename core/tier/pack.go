@@ -25,9 +25,9 @@ type packing struct {
 	unread          error // why the engine's file could not be read
 }
 
-// claimStep is how much more is claimed at a time when a spill turns out larger
-// than expected.
-const claimStep kv.Bytes = 32 << 20
+// claimStep is how many pieces are claimed at a time when a spill turns out
+// larger than expected: more would evict for bytes that may never come.
+const claimStep = 8
 
 // claim asks for room and makes it.
 func (p *packing) claim(n kv.Bytes) error {
@@ -113,7 +113,7 @@ func (p *packing) offer(id kv.BlockID, b []byte, out *pipe) error {
 	}
 	p.fresh[id] = true
 	if p.needed += kv.Bytes(len(b)) + p.m.cost.Piece; p.needed > p.claimed {
-		if err := p.claim(max(claimStep, kv.Bytes(len(b)))); err != nil {
+		if err := p.claim(claimStep * (kv.Bytes(len(b)) + p.m.cost.Piece)); err != nil {
 			return err
 		}
 	}

@@ -121,6 +121,7 @@ func (m *Manager) Spill(r Request) error {
 	j := &job{Request: r, key: keyOf(r)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.meet(r.Model, j.key.state)
 	switch stored := m.index.Longest(j.key.state, r.Tokens, len(r.Tokens)).Tokens; {
 	case kv.Tokens(j.key.rows) < max(m.limits.MinTokens, 1):
 		return declined(ReasonShort, "it is shorter than kv.disk.min_tokens")
@@ -210,7 +211,7 @@ func (m *Manager) look() {
 	m.mu.Lock()
 	dirty := m.noteDirty
 	m.mu.Unlock()
-	if !dirty && !failing || !m.gate.TryRLock() {
+	if !dirty && !failing || !m.enter() {
 		return
 	}
 	defer m.gate.RUnlock()
@@ -260,7 +261,9 @@ func (m *Manager) guarded(ctx context.Context, j *job) (out Spilled, err error) 
 			err = fmt.Errorf("tier: internal error: the spill worker panicked: %v", p)
 		}
 	}()
-	m.gate.RLock()
+	if !m.share() {
+		return out, declined(ReasonClosed, "the tier is closing")
+	}
 	defer m.gate.RUnlock()
 	if m.mood.conditions().worker {
 		return out, declined(ReasonWorker, "the spill worker failed; restart Holdfast")
@@ -404,9 +407,10 @@ func (m *Manager) commit(ctx context.Context, j *job, f *slotfile.File) (out Spi
 		return out, declined(ReasonShort, "the slot holds nothing of this conversation that can be kept")
 	}
 	before := m.Stored(j.State, f.Tokens[:n])
-	p := &packing{m: m, ctx: ctx, f: f, fresh: map[kv.BlockID]bool{}}
+	beside, pieces := m.expected(j, f, n, keep, before)
+	p := &packing{m: m, ctx: ctx, f: f, needed: beside, fresh: map[kv.BlockID]bool{}}
 	defer p.release()
-	if err := p.claim(m.expected(j, f, n, keep, before)); err != nil {
+	if err := p.claim(beside + pieces); err != nil {
 		return out, err
 	}
 	man, size, err := p.write(n, keep)
@@ -428,9 +432,9 @@ func (m *Manager) commit(ctx context.Context, j *job, f *slotfile.File) (out Spi
 }
 
 // expected is what a spill will write if the store has what it has for the same
-// tokens. Where another history made other bytes of them it is more, and claimed
-// as it comes.
-func (m *Manager) expected(j *job, f *slotfile.File, n int, keep []kv.Boundary, before int) kv.Bytes {
+// tokens: the pieces, and what is written beside them. Where another history made
+// other bytes of the tokens it is more, and claimed as it comes.
+func (m *Manager) expected(j *job, f *slotfile.File, n int, keep []kv.Boundary, before int) (beside, pieces kv.Bytes) {
 	man := kv.Manifest{State: j.State, Layout: f.Layout, Tokens: f.Tokens[:n], Blocks: make([]kv.BlockID, n/kv.BlockTokens),
 		Boundaries: keep, Session: j.Session, Branch: j.Branch}
 	rows := max(0, n-before/kv.BlockTokens*kv.BlockTokens)
@@ -438,7 +442,8 @@ func (m *Manager) expected(j *job, f *slotfile.File, n int, keep []kv.Boundary, 
 	for _, b := range keep {
 		payload += b.Size
 	}
-	return m.cost.Of((rows+kv.BlockTokens-1)/kv.BlockTokens+len(keep), payload) + man.EncodedBytes()
+	count := (rows+kv.BlockTokens-1)/kv.BlockTokens + len(keep)
+	return m.cost.Fixed + man.EncodedBytes(), payload + kv.Bytes(count)*m.cost.Piece
 }
 
 // describe says whose state it is.

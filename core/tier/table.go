@@ -20,8 +20,9 @@ type table struct {
 	claims     map[claimKey]*claim
 	records    map[recordKey]bool // spills queued or under way
 	rates      map[kv.StateID]kv.Rates
-	rows       map[kv.StateID]kv.Bytes // bytes a token, of the last manifest
-	serial     uint64                  // of the last manifest or use
+	rows       map[kv.StateID]kv.Bytes                  // bytes a token, of the last manifest
+	met        map[kv.ModelIdentity]map[kv.StateID]bool // states engines asked with since the start
+	serial     uint64                                   // of the last manifest or use
 	wear       wear
 	capHit     string // the day on which a spill was last declined for the cap
 	noteDirty  bool
@@ -38,6 +39,7 @@ func newTable(l Limits) table {
 		entries: map[kv.ManifestID]*entry{}, refs: map[kv.BlockID]int{}, held: map[kv.BlockID]int{},
 		claims: map[claimKey]*claim{}, records: map[recordKey]bool{},
 		rates: map[kv.StateID]kv.Rates{}, rows: map[kv.StateID]kv.Bytes{},
+		met: map[kv.ModelIdentity]map[kv.StateID]bool{},
 	}
 	t.activity.Misses = map[kv.MissReason]int64{}
 	return t
@@ -82,6 +84,21 @@ func (t *table) add(id kv.ManifestID, m *kv.Manifest, size kv.Bytes, use kv.Use)
 	t.index.Touch(id, use.Serial)
 	t.serial = max(t.serial, m.Serial, use.Serial)
 	t.rows[e.state] = m.Layout.RowBytes()
+}
+
+// meet notes that an engine with this state identity is in use.
+func (t *table) meet(model kv.ModelIdentity, state kv.StateID) {
+	if t.met[model] == nil {
+		t.met[model] = map[kv.StateID]bool{}
+	}
+	t.met[model][state] = true
+}
+
+// stale reports whether engines of this model are in use, and none of them could
+// take the entry: it was made by another build, or with other settings.
+func (t *table) stale(e *entry) bool {
+	states := t.met[e.model]
+	return len(states) > 0 && !states[e.state]
 }
 
 // remove forgets a manifest; evicted says that it went for want of room.

@@ -69,8 +69,7 @@ type Options struct {
 	Memory kv.Bytes
 	Now    func() time.Time
 	Log    *slog.Logger
-	// Notify is told of every transition, one at a time. It may call Status, and
-	// must not wait for the tier.
+	// Notify is told of every transition, one at a time. It must not call back.
 	Notify func(Transition)
 }
 
@@ -90,6 +89,7 @@ type Manager struct {
 	ready     chan struct{}
 
 	gate      sync.RWMutex
+	closed    bool // written under gate alone
 	admission sync.Mutex
 
 	mu sync.Mutex // guards everything in table
@@ -158,6 +158,29 @@ func (m *Manager) run(ctx context.Context, open func(context.Context) (Segments,
 // Ready is closed once the store is open, or known not to be.
 func (m *Manager) Ready() <-chan struct{} { return m.ready }
 
+// share enters the gate beside others, alone by itself; both wait, and are false
+// once the store has been given back. enter is share for who cannot wait.
+func (m *Manager) share() bool {
+	m.gate.RLock()
+	return m.stay(m.gate.RUnlock)
+}
+
+func (m *Manager) alone() bool {
+	m.gate.Lock()
+	return m.stay(m.gate.Unlock)
+}
+
+func (m *Manager) enter() bool { return m.gate.TryRLock() && m.stay(m.gate.RUnlock) }
+
+// stay leaves again when the store is closed.
+func (m *Manager) stay(leave func()) bool {
+	if m.closed {
+		leave()
+		return false
+	}
+	return true
+}
+
 // usable reports whether there is an open store.
 func (m *Manager) usable() bool {
 	select {
@@ -190,6 +213,7 @@ func (m *Manager) Close(ctx context.Context) (err error) {
 		}
 		m.gate.Lock()
 		defer m.gate.Unlock()
+		m.closed = true
 		err = errors.Join(m.saveNote(), m.manifests.Close())
 	})
 	return err

@@ -306,6 +306,9 @@ func TestClose(t *testing.T) {
 		if err := l.Spill(Request{Model: model(1)}); !errors.Is(err, &Refusal{Reason: ReasonClosed}) {
 			t.Errorf("after it: %v", err)
 		}
+		if _, err := l.Clear(context.Background(), nil, false); !errors.Is(err, ErrNotActive) {
+			t.Errorf("a store that was given back was cleared: %v", err)
+		}
 		again := newLab(t, setup{dir: l.dir})
 		for c := 1; c <= 3; c++ {
 			_, err := again.restore(talk(c, 700))

@@ -62,7 +62,7 @@ type KVStep struct {
 // NewKVPlan makes a plan readable.
 func NewKVPlan(p kv.Plan) KVPlan {
 	out := KVPlan{BeforeBytes: p.Before, AfterBytes: p.After, TargetBytes: p.Goal.Target, Reached: p.Reached,
-		Manifests: p.Manifests, Steps: []KVStep{}}
+		Manifests: p.Removed, Steps: []KVStep{}}
 	for _, s := range p.Steps {
 		id := s.Pack.String()
 		if s.Kind == kv.RemoveManifest {

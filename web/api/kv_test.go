@@ -101,7 +101,7 @@ func TestKVRoutes(t *testing.T) {
 }
 
 func TestKVPlanIsReadable(t *testing.T) {
-	p := kv.Plan{Before: 10, After: 4, Manifests: 1, Reached: true, Steps: []kv.Step{
+	p := kv.Plan{Before: 10, After: 4, Manifests: 3, Removed: 1, Reached: true, Steps: []kv.Step{
 		{Kind: kv.RemoveManifest, Manifest: kv.ManifestID{1}, Tokens: 64, Session: "s", Frees: 2, Used: 8, Why: "saves least for its bytes"},
 		{Kind: kv.DeletePack, Pack: kv.PackID{2}, Frees: 4, Used: 4, Why: "nothing in it is named any more"},
 	}}
@@ -109,7 +109,7 @@ func TestKVPlanIsReadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"kind":"remove","id":"01000000`, `"session":"s"`, `"kind":"delete","id":"02000000`, `"used_bytes":4`, `"reached":true`} {
+	for _, want := range []string{`"kind":"remove","id":"01000000`, `"session":"s"`, `"kind":"delete","id":"02000000`, `"used_bytes":4`, `"reached":true,"manifests":1,`} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("%s lacks %s", got, want)
 		}
