@@ -33,11 +33,16 @@ type Client struct {
 	http *http.Client
 }
 
+// idleTime is shorter than the five seconds after which the engine closes a
+// connection that rests: a request that meets the close looks like an engine that
+// went away.
+const idleTime = 2 * time.Second
+
 // NewClient makes a client of the server at base ("http://host:port"); key is
 // its API key, "" for none.
 func NewClient(base, key string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), key: key, http: &http.Client{
-		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute},
+		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: idleTime},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -99,6 +104,9 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 	for k, v := range header {
 		req.Header[k] = v
 	}
+	// Not sent: it lets the transport send a request again whose connection was
+	// closed at rest. Every call here can be repeated, a chat in its slot as well.
+	req.Header["Idempotency-Key"] = nil
 	if req.Header.Get("Content-Type") == "" && len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}

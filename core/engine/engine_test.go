@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -136,5 +137,29 @@ func TestHandover(t *testing.T) {
 		if CheckHandover(bad) == nil {
 			t.Errorf("%s is taken", bad)
 		}
+	}
+}
+
+// A connection that the engine closes at rest costs nothing: the request is sent
+// on another.
+func TestClosedAtRest(t *testing.T) {
+	served := make(chan struct{}, 1)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"tokens":[1,2]}`)
+	}))
+	srv.Config.ConnState = func(c net.Conn, s http.ConnState) {
+		if s == http.StateIdle {
+			c.Close()
+			served <- struct{}{}
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	c := NewClient(srv.URL, "")
+	for range 20 {
+		if _, err := c.Tokenize(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		<-served
 	}
 }

@@ -15,6 +15,10 @@ import (
 // tickEvery is how often idle slots are looked at for what only time makes due.
 const tickEvery = time.Second
 
+// reckonAgain is how long a slot's stable boundary may be unknown before it is
+// worked out once more: the first try may have failed.
+const reckonAgain = 5 * time.Second
+
 // tick considers idle slots now and then, until Close.
 func (e *Engine) tick() {
 	every := time.NewTicker(tickEvery)
@@ -32,6 +36,10 @@ func (e *Engine) tick() {
 			continue
 		}
 		for i := range l.slots.list {
+			if s, ok := l.slots.peek(i); ok && s.body != nil && s.stable == 0 && e.now().Sub(s.used) > reckonAgain {
+				e.reckon(l, i, s.gen)
+				continue
+			}
 			e.consider(l, i)
 		}
 	}
