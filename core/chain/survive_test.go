@@ -146,6 +146,39 @@ func TestNeverPastTheWindow(t *testing.T) {
 	}
 }
 
+// TestNoUsage: an upstream that reports no usage, as chat streams do unless they
+// are asked, is counted by estimate, said to be so, and survived all the same.
+func TestNoUsage(t *testing.T) {
+	g := newRig(t, config.On)
+	g.small(config.On)
+	g.setAnswer(func(w http.ResponseWriter, r *http.Request) {
+		writeEvents(w, `data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"ok"},"finish_reason":null}]}`+"\n\n",
+			`data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n", "data: [DONE]\n\n")
+	})
+	k := &talker{g: g, id: "uncounted", chat: true, strm: true}
+	for i := 0; len(strings.Join(k.msgs, ",")) < 4*4*int(smallWindow); i++ {
+		k.msgs = append(k.msgs, user(fmt.Sprint("task ", i, long(" x", 1200))))
+		body := strings.Replace(string(k.body()), `"stream_options":{"include_usage":true},`, "", 1)
+		req := g.request(t.Context(), "POST", "", []byte(body), sessionHeader, k.id)
+		req.URL.Path = "/r/small" + chatPath
+		resp, _, err := g.do(req)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("turn %d: %v", i, err)
+		}
+		if n := usage.EstimateBytes(len(g.lastWhole())); n > smallWindow {
+			t.Fatalf("turn %d: %d tokens left for a window of %d", i, n, smallWindow)
+		}
+		if u := g.lastTurn().Usage; u.Source != usage.Estimate || u.Input == 0 {
+			t.Fatalf("turn %d used %+v", i, u)
+		}
+		k.msgs = append(k.msgs, `{"role":"assistant","content":"ok"}`)
+	}
+	if !strings.Contains(string(g.lastWhole()), "[fold b") {
+		t.Error("nothing was left out")
+	}
+	g.verifyAll()
+}
+
 // sendSmall sends a conversation over the route with the small window.
 func (g *rig) sendSmall(k *convo) int {
 	g.t.Helper()
