@@ -171,7 +171,7 @@ func (r *runner) fuzzJobs() (jobs []job, err error) {
 	}
 	for _, t := range targets {
 		jobs = append(jobs, job{"fuzz " + t.pkg + " " + t.name, func() error {
-			return r.goCmd(noCgo(), "test", "-tags", tags, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "60s", t.pkg)
+			return r.goCmd(noCgo(), "test", "-tags", tags, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", "60s", "-fuzzminimizetime", "1x", t.pkg)
 		}})
 	}
 	return jobs, nil
