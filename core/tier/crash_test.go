@@ -199,7 +199,7 @@ func kills() int {
 	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_PROGRAMS")); err == nil {
 		return min(n, 500)
 	}
-	return 25
+	return 24 / thin
 }
 
 func victimLimits() Limits { return Limits{Budget: 4 * mib, Reserve: 1, MinTokens: 64} }

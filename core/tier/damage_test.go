@@ -49,7 +49,7 @@ func flips() int {
 	if os.Getenv("HOLDFAST_PROGRAMS") != "" {
 		return 10000
 	}
-	return 250
+	return 200 / thin
 }
 
 // TestFlippedBits: any bit of a pack or a manifest, flipped while the store is

@@ -87,8 +87,9 @@ func (m *Manager) makeRoom(ctx context.Context, target, incoming kv.Bytes) error
 }
 
 // carryOut does what a plan says, step by step, and returns the bytes it freed.
-// A pack that somebody reads is left for the next plan. The caller holds
-// admission.
+// The plan is a moment old: a manifest that was pinned since stays, and so do the
+// packs it needs; a pack that somebody reads is left for the next plan. The
+// caller holds admission.
 func (m *Manager) carryOut(ctx context.Context, p kv.Plan) (freed kv.Bytes, err error) {
 	before := m.segments.Used()
 	moved := map[kv.PackID]kv.PackID{} // compacted packs by the name the plan has for them
@@ -115,7 +116,7 @@ func (m *Manager) step(ctx context.Context, s kv.Step, moved map[kv.PackID]kv.Pa
 	case kv.RemoveManifest:
 		return m.evict(s.Manifest, true)
 	case kv.DeletePack:
-		_, err := m.segments.DropPack(content.ID(pack))
+		_, err := m.segments.DropPack(content.ID(pack), m.wanted)
 		return err
 	case kv.CompactPack:
 		made, err := m.compact(ctx, pack, s.Writes, false)

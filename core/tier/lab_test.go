@@ -349,10 +349,12 @@ func (l *lab) sameAsEngine(path string, tokens []kv.Token) bool {
 	return string(a) == string(b)
 }
 
-// exact: every total is what a full count from outside gives, and the budget
-// holds.
+// exact: at rest every total is what a full count from outside gives, and the
+// budget holds. The gate keeps the worker from writing its note meanwhile.
 func (l *lab) exact() {
 	l.t.Helper()
+	l.gate.Lock()
+	defer l.gate.Unlock()
 	total := onDisk(l.t, l.dir)
 	s := l.Status()
 	if s.Usage.UsedBytes != total || kv.Bytes(l.store.Used()) != total {

@@ -2,5 +2,8 @@
 
 package tier
 
-// cutEvery thins the crash table.
-const cutEvery = 1
+// The long tests in full.
+const (
+	cutEvery = 1
+	thin     = 1
+)

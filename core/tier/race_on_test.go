@@ -2,6 +2,9 @@
 
 package tier
 
-// cutEvery thins the crash table: the race detector looks for races, and every
-// seventh step has all of them.
-const cutEvery = 7
+// The race detector looks for races, and a part of the long tests has all of
+// them: every seventh step of the crash table, a quarter of the rest.
+const (
+	cutEvery = 7
+	thin     = 4
+)

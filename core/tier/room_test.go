@@ -157,18 +157,18 @@ func newest(l *lab) kv.ManifestID {
 	return best.id
 }
 
-// TestGrowth is the design's: 200 turns of ten conversations that share their
+// TestGrowth is the design's: 200 turns (fewer under the race detector) of ten conversations that share their
 // beginning, in a budget of a fifth of what they make together. Every eviction
 // reaches its target, what was planned is what was done, the newest stays, and
 // the budget holds at every step.
 func TestGrowth(t *testing.T) {
 	full := newLab(t, setup{limits: Limits{Budget: 1 << 40, Reserve: 1, MinTokens: 64}})
-	grow(t, full, 200, nil)
+	grow(t, full, 200/thin, nil)
 	total := onDisk(t, full.dir)
 	budget := total / 5
 	l := newLab(t, setup{limits: Limits{Budget: budget, Reserve: 1, MinTokens: 64}})
 	evicted := 0
-	grow(t, l, 200, func(turn int, tokens []kv.Token) {
+	grow(t, l, 200/thin, func(turn int, tokens []kv.Token) {
 		l.exact()
 		s := l.Status()
 		if int(s.Activity.Evictions) > evicted {
@@ -397,7 +397,7 @@ func TestK27BudgetDuringWrites(t *testing.T) {
 	worst := kv.Bytes(0)
 	check := func() { worst = max(worst, onDisk(t, dir)) }
 	l := newLab(t, setup{dir: dir, fs: strict{check: check}, limits: Limits{Budget: budget, Reserve: 1, MinTokens: 64}})
-	grow(t, l, 60, func(turn int, _ []kv.Token) {
+	grow(t, l, 60/thin, func(turn int, _ []kv.Token) {
 		if turn%9 == 0 {
 			must(t, l.saveNote())
 		}

@@ -30,9 +30,9 @@ type Segments interface {
 	// one pass it makes over them, and returns a *content.MismatchError for others:
 	// the store then tries another copy, and forgets the damaged one.
 	Read(ctx context.Context, blocks []content.ID, use func(i int, block []byte) error) error
-	// DropPack deletes a pack, durably. One that is being read is an error for
-	// which Busy is true.
-	DropPack(pack content.ID) (freed int64, err error)
+	// DropPack deletes a pack, durably, unless a block of it is wanted by now. One
+	// that is being read is an error for which Busy is true.
+	DropPack(pack content.ID, wanted func(content.ID) bool) (freed int64, err error)
 	// Compact writes the wanted blocks of a pack to a new one, verified, and
 	// deletes the old one, or keeps it in quarantine. Without a wanted block made
 	// is the zero ID.

@@ -33,12 +33,12 @@ func (v *valve) Read(ctx context.Context, ids []content.ID, use func(int, []byte
 	return v.Store.Read(ctx, ids, use)
 }
 
-func (v *valve) DropPack(id content.ID) (int64, error) {
+func (v *valve) DropPack(id content.ID, wanted func(content.ID) bool) (int64, error) {
 	if v.sweeps != nil {
 		v.began <- "drop"
 		<-v.sweeps
 	}
-	return v.Store.DropPack(id)
+	return v.Store.DropPack(id, wanted)
 }
 
 func (v *valve) wrap(s *segment.Store) (Segments, Manifests) {
@@ -344,6 +344,30 @@ func (s slowSlots) Save(ctx context.Context, slot int) (string, int, int64, erro
 	return "", 0, 0, ctx.Err()
 }
 
+// TestKV13PinnedMeanwhile: a state that was found after the plan was made, and
+// before it is carried out, stays whole.
+func TestKV13PinnedMeanwhile(t *testing.T) {
+	l := newLab(t, setup{})
+	for c := 1; c <= 2; c++ {
+		_, err := l.spill(c, talk(c, 640))
+		must(t, err)
+	}
+	g, err := l.goal(kv.Goal{All: true})
+	must(t, err)
+	plan := kv.PlanEvict(l.contents(), g)
+	h := l.lookup(talk(1, 700))
+	_, err = l.carryOut(context.Background(), plan)
+	must(t, err)
+	f, path, err := l.take(h)
+	must(t, err)
+	must(t, os.Remove(path))
+	must(t, l.Settle(f, NotTried, 0, 0))
+	if s := l.Status(); s.Usage.Manifests != 1 || s.Usage.UniqueSegments != 10 {
+		t.Errorf("%+v", s.Usage)
+	}
+	l.exact()
+}
+
 // TestTransitionsAreBounded: 64 are kept, the oldest go.
 func TestTransitionsAreBounded(t *testing.T) {
 	l := newLab(t, setup{})
@@ -370,7 +394,7 @@ func TestTraffic(t *testing.T) {
 	var fills sync.Mutex // take counts in the lab
 	for w := range 4 {
 		wg.Go(func() {
-			for i := range 30 {
+			for i := range 32 / thin {
 				c := (w*7 + i) % 9
 				_, err := l.spill(c, talk(c, 300+64*(i%20)))
 				var no *Refusal

@@ -267,7 +267,7 @@ func TestKV55DigestInTwoPacks(t *testing.T) {
 	must(t, err)
 	for _, gone := range []content.ID{big, small} {
 		s := openAt(t, cloneStore(t, dir), Options{})
-		_, err := s.DropPack(gone)
+		_, err := s.DropPack(gone, only())
 		must(t, err)
 		must(t, read(s, 2, 3))
 		exact(t, s)
@@ -381,7 +381,7 @@ func TestBusy(t *testing.T) {
 	must(t, err)
 	id, _ := block(1)
 	must(t, s.Read(context.Background(), []content.ID{id}, func(int, []byte) error {
-		if _, err := s.DropPack(pack); !s.Busy(err) {
+		if _, err := s.DropPack(pack, only()); !s.Busy(err) {
 			t.Errorf("dropping a pack that is read: %v", err)
 		}
 		if _, _, err := s.Compact(context.Background(), pack, only(1), false); !s.Busy(err) {
@@ -392,6 +392,9 @@ func TestBusy(t *testing.T) {
 		}
 		return nil
 	}))
+	if freed, err := s.DropPack(pack, only(2)); freed != 0 || err != nil {
+		t.Errorf("a pack with a wanted block: %d, %v", freed, err)
+	}
 	if freed, err := s.Sweep(only()); freed == 0 || err != nil {
 		t.Errorf("afterwards: %d, %v", freed, err)
 	}

@@ -27,15 +27,15 @@ func (s *Store) Sweep(wanted func(content.ID) bool) (freed int64, err error) {
 	return freed, errors.Join(err, s.settleNames())
 }
 
-// DropPack deletes one pack and all its blocks; like Sweep it is durable when it
-// returns.
-func (s *Store) DropPack(id content.ID) (freed int64, err error) {
+// DropPack deletes one pack, unless a block that is wanted by now is read from
+// it; like Sweep it is durable when it returns.
+func (s *Store) DropPack(id content.ID, wanted func(content.ID) bool) (freed int64, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.RLock()
 	p := s.packs[id]
 	s.mu.RUnlock()
-	if p == nil {
+	if p == nil || slices.ContainsFunc(s.blocksOf(p), wanted) {
 		return 0, nil
 	}
 	freed, err = s.drop(p)
