@@ -35,6 +35,11 @@ type Rates struct {
 	Prefill, Decode float64
 }
 
+// AssumedRates are the speeds of a local engine that were not measured: those of
+// a middling laptop. What a fold is decided on is their ratio, which differs
+// little between machines.
+func AssumedRates() Rates { return Rates{Prefill: 400, Decode: 25} }
+
 // Terms are what a fold is reckoned with: the model's prices, or a local
 // engine's speeds, and how long the session is expected to go on.
 type Terms struct {

@@ -76,6 +76,18 @@ func (d *DB) Unsigned(ctx context.Context, sums []content.ID) (heads []session.H
 		WHERE signal = '' AND list_sum IN (SELECT unhex(value) FROM json_each(?)) AND deleting IS NULL ORDER BY last_seen DESC, ledger_id`, list)
 }
 
+// Lengths are the turns of a host's past main sessions.
+func (d *DB) Lengths(ctx context.Context, signal string, before int64) (turns []int, err error) {
+	err = d.view(ctx, "lengths", func(ctx context.Context, c *conn) error {
+		return c.query(ctx, `SELECT turns FROM session WHERE signal = ? AND lane = ? AND last_seen < ? AND turns > 0
+			ORDER BY last_seen DESC LIMIT ?`, func(r *row) error {
+			turns = append(turns, int(r.num(0)))
+			return nil
+		}, signal, session.MainLane, before, int64(session.MaxLengths))
+	})
+	return turns, err
+}
+
 // hexList makes hashes travel as one JSON list: the statement stays the same
 // whatever their number.
 func hexList(ids []content.ID) (string, error) {
