@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +61,7 @@ func openKV(ctx context.Context, p Paths, s *Settings, log *slog.Logger, publish
 		weights:  llama.OpenWeights(filepath.Join(p.Data, "models.json")),
 		found:    local.OpenFindings(filepath.Join(p.Data, "engines.json")),
 		handover: func(name string) (string, error) { return llama.Handover(p.Data + "\x00" + name) }}
+	m.engines = h.warnings
 	return h, nil
 }
 
@@ -149,6 +151,39 @@ type attached struct{ client *llama.Client }
 
 func (a attached) Running(context.Context) (llama.Running, error) {
 	return llama.Running{Client: a.client, Life: 1}, nil
+}
+
+// warnings are what is in the way of the engines, a line each.
+func (h *kvHouse) warnings() (lines []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, d := range h.drivers {
+		say := func(text string) { lines = append(lines, "route "+name+": "+text) }
+		if d.problem != nil {
+			say(d.problem.Error())
+		}
+		if d.supervisor != nil {
+			if _, failed := d.supervisor.State(); failed != nil {
+				say(failed.Error())
+			}
+		}
+		if d.engine == nil {
+			continue
+		}
+		c, ok := d.engine.Condition()
+		switch {
+		case !ok:
+		case c.Verdict == local.Unusable || c.Verdict == local.ExactExtension:
+			say(fmt.Sprintf("%s: %s", c.Verdict, c.Why))
+		case c.Closed != "" && c.Closed != kv.MissStarting:
+			say("the cache stays out: " + string(c.Closed))
+		}
+		if c.Warning != "" {
+			say(c.Warning)
+		}
+	}
+	slices.Sort(lines)
+	return lines
 }
 
 // Close saves what the engines hold and ends those that are ours.

@@ -20,10 +20,11 @@ import (
 type kvTier struct {
 	*tier.Manager
 	settings *Settings
-	opened   config.KVDisk // as the process started with
-	dir      string        // the store's, open or not
-	roots    []string      // every folder this home ever kept a store in
-	changed  chan struct{} // holds one word that the settings may have changed
+	opened   config.KVDisk   // as the process started with
+	dir      string          // the store's, open or not
+	roots    []string        // every folder this home ever kept a store in
+	engines  func() []string // what is in the way of the local engines; nil for none
+	changed  chan struct{}   // holds one word that the settings may have changed
 
 	mu    sync.Mutex // serialises follow; guards the rest
 	taken tier.Limits
@@ -140,6 +141,9 @@ func (k *kvTier) Status() kv.Status {
 		if _, err := os.Stat(filepath.Join(dir, "root.json")); err == nil && (dir != k.dir || k.opened.Mode == "off") {
 			s.Effective.StalePaths = append(s.Effective.StalePaths, dir)
 		}
+	}
+	if k.engines != nil {
+		s.Effective.Warnings = append(s.Effective.Warnings, k.engines()...)
 	}
 	if k.opened.Mode != "off" {
 		s.Effective.Warnings = append(s.Effective.Warnings, "the files hold what was said, unencrypted; only their permissions protect them")

@@ -258,12 +258,18 @@ type Restored struct {
 // and hit another one.
 var ErrSlot = errors.New("engine: no such slot")
 
+// errEmpty: the engine saved a slot that holds nothing.
+var errEmpty = errors.New("nothing was saved")
+
+// Empty reports whether a save failed because the slot was empty.
+func Empty(err error) bool { return errors.Is(err, errEmpty) }
+
 // Save writes a slot's state to a file in the hand-over folder. Nothing saved is
 // a failure, not an empty success.
 func (c *Client) Save(ctx context.Context, slot int, name string) (s Saved, err error) {
 	err = c.slot(ctx, "save", slot, map[string]string{"filename": name}, &s)
 	if err == nil && s.Tokens == 0 {
-		err = &Error{Op: "save", Status: http.StatusOK, What: "the slot was empty",
+		err = &Error{Op: "save", Status: http.StatusOK, What: "the slot was empty", Err: errEmpty,
 			Hint: "Start the engine with -no-kvu or --cache-ram 0: otherwise each new request empties the idle slots."}
 	}
 	return s, err

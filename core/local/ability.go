@@ -35,6 +35,8 @@ type Ability struct {
 	Why     string  `json:"why,omitempty"`
 	Memory  string  `json:"memory,omitempty"`
 	Streams int     `json:"streams"`
+	// Warning is a flag the engine should be started with, "" for none.
+	Warning string `json:"warning,omitempty"`
 	// Of an attached engine, whose flags nobody tells: the types its states show,
 	// and a digest of what it computed for a fixed prompt.
 	CacheK      string    `json:"cache_k,omitempty"`
@@ -148,6 +150,7 @@ func (e *Engine) look(ctx context.Context, l *life) (Ability, error) {
 type probe struct {
 	client   *engine.Client
 	slot     int
+	slots    int // the engine has
 	handover string
 	tokens   []kv.Token // probeTokens, then probeFurther, then as many others
 }
@@ -166,7 +169,7 @@ func (e *Engine) probe(ctx context.Context, l *life) (p *probe, done func(), err
 		done()
 		return nil, nil, err
 	}
-	return &probe{l.client, sl.id, e.o.Handover, tokens}, done, nil
+	return &probe{l.client, sl.id, len(l.slots.list), e.o.Handover, tokens}, done, nil
 }
 
 // probeText is a prompt of plain words, the same for every engine of a model.
@@ -297,6 +300,9 @@ func (p *probe) run(ctx context.Context) (a Ability, err error) {
 	}
 	defer os.Remove(path)
 	a.Memory, a.Streams = f.Layout.Memory.String(), streams(f)
+	if a.Warning, err = p.neighbours(ctx, a.Streams); err != nil {
+		return a, err
+	}
 	wantOn, err := p.client.Complete(ctx, p.slot, further, probeReply)
 	if err != nil {
 		return a, err
@@ -331,6 +337,26 @@ func (p *probe) run(ctx context.Context) (a Ability, err error) {
 		a.Verdict = Proven
 	}
 	return a, nil
+}
+
+// neighbours finds out whether a request in another slot empties this one, as
+// engines with one pool and a RAM cache do: then only what is saved at once is
+// ever saved.
+func (p *probe) neighbours(ctx context.Context, streams int) (warning string, err error) {
+	if streams > 1 || p.slots < 2 {
+		return "", nil
+	}
+	if _, err := p.client.Complete(ctx, (p.slot+1)%p.slots, p.tokens[:8], 1); err != nil {
+		return "", err
+	}
+	path, _, err := save(ctx, p.client, p.handover, p.slot)
+	if engine.Empty(err) {
+		return "each new request empties the other slots of this engine; start it with -no-kvu, or with --cache-ram 0", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return "", os.Remove(path)
 }
 
 func unusable(a Ability, why string) Ability {

@@ -3,10 +3,14 @@
 package local
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -214,4 +218,40 @@ func (h *house) detach() {
 	if err := h.tier.Close(ctx); err != nil {
 		h.t.Error(err)
 	}
+}
+
+// TestEngineUnified drives an engine with its own defaults: one pool for all
+// slots and a RAM cache, with which every request empties the other slots. The
+// probe finds out and says what to change.
+func TestEngineUnified(t *testing.T) {
+	dir := t.TempDir()
+	s := settings(t, "tiny")
+	cmd := exec.Command(s.Command, "-m", s.Model, "--host", "127.0.0.1", "--port", "0", "--no-ui", "-np", "2", "-kvu", "-c", "4096", "-t", "1", "--slot-save-path", dir)
+	cmd.Env = append(os.Environ(), "GGML_NO_BACKTRACE=1")
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	at := ""
+	for lines := bufio.NewScanner(out); at == "" && lines.Scan(); {
+		_, at, _ = strings.Cut(lines.Text(), "listening on ")
+	}
+	go io.Copy(io.Discard, out)
+	x := furnish(t, home{t.TempDir()})
+	client := engine.NewClient(at, "")
+	x.hand = dir
+	x.driver = New(Options{Route: "local", Host: standing{client}, Tier: x.tier, Handover: dir, Weights: engine.OpenWeights(dir + "/w"),
+		Findings: OpenFindings(dir + "/f"), Log: x.log})
+	x.identified()
+	c, ok := x.driver.Condition()
+	if !ok || c.Streams != 1 || !strings.Contains(c.Warning, "-no-kvu") {
+		t.Errorf("%+v", c)
+	}
+	x.detach()
+	client.Close()
 }

@@ -266,6 +266,30 @@ func (e *Engine) state(l *life, a Ability) kv.State {
 	}
 }
 
+// Condition is what a person should know of the engine as it is now: what it is
+// good for, and what stands in the way.
+type Condition struct {
+	Route   string `json:"route"`
+	Build   string `json:"build"`
+	Slots   int    `json:"slots"`
+	Context int64  `json:"context"` // tokens of one slot
+	Ability
+	// Closed is why the tier stays out, "" where it takes part.
+	Closed kv.MissReason `json:"closed,omitempty"`
+}
+
+// Condition tells without waiting; ok is false before the first contact.
+func (e *Engine) Condition() (c Condition, ok bool) {
+	e.mu.Lock()
+	l := e.life
+	e.mu.Unlock()
+	if l == nil {
+		return Condition{Route: e.o.Route}, false
+	}
+	_, able, why := l.reuse()
+	return Condition{e.o.Route, l.props.Build, l.props.TotalSlots, int64(l.props.Defaults.Context), able, why}, true
+}
+
 // Close ends what runs beside requests. Requests must have ended; call Flush
 // before, while the engine still runs.
 func (e *Engine) Close() {
