@@ -65,14 +65,16 @@ type Fold struct {
 	// Enabled offers the model our tools, so that it may fold its history. Off is
 	// the kill switch: from the next turn on nothing is added to any request, save
 	// in sessions that hold folds, which keep them and are not asked for more.
-	Enabled          bool         `toml:"enabled"`
-	WindowPercent    float64      `toml:"window_percent"`
-	EmergencyPercent float64      `toml:"emergency_percent"`
-	GrowthTokens     usage.Tokens `toml:"growth_tokens"`
-	Economics        bool         `toml:"economics"`
-	HoldoutPercent   float64      `toml:"holdout_percent"`
-	MarkerLine       bool         `toml:"marker_line"`
-	ProtectTools     []string     `toml:"protect_tools"`
+	Enabled          bool    `toml:"enabled"`
+	WindowPercent    float64 `toml:"window_percent"`
+	EmergencyPercent float64 `toml:"emergency_percent"`
+	// GrowthTokens must have been read again and again before a session's first
+	// fold; with Economics off it is the step of growth at which folds are asked.
+	GrowthTokens   usage.Tokens `toml:"growth_tokens"`
+	Economics      bool         `toml:"economics"`
+	HoldoutPercent float64      `toml:"holdout_percent"`
+	MarkerLine     bool         `toml:"marker_line"`
+	ProtectTools   []string     `toml:"protect_tools"`
 }
 
 // Ledger is the disk budget of the ledger.
