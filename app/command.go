@@ -109,7 +109,7 @@ func (c *cli) root() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.bare(root)
 	root.AddCommand(c.serveCommand(), c.demoCommand(), c.statusCommand(), c.openCommand(), c.runCommand(), c.sessionsCommand(), c.kvCommand(),
-		c.bypassCommand(), c.rolloutCommand(), c.pluginCommand(), c.configCommand(), c.doctorCommand(), c.quitCommand(), c.versionCommand())
+		c.bypassCommand(), c.rolloutCommand(), c.pluginCommand(), c.mcpCommand(), c.configCommand(), c.doctorCommand(), c.quitCommand(), c.versionCommand())
 	root.AddCommand(c.manCommand(), c.uninstallCommand())
 	root.AddCommand(c.desktopCommands()...)
 	return root
