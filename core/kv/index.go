@@ -157,7 +157,7 @@ func (x *Index) Longest(state StateID, tokens []Token, limit int) Match {
 	best, bestSerial := Match{}, uint64(0)
 	var key ChainKey
 	for k := 0; ; k++ {
-		for _, e := range x.level(state, key, k) {
+		for _, e := range x.level(key, k) {
 			n := e.reach(tokens, k)
 			if n > best.Tokens || n == best.Tokens && n > 0 && e.serial > bestSerial {
 				best, bestSerial = Match{e.id, n, k}, e.serial
@@ -175,7 +175,7 @@ func (x *Index) Longest(state StateID, tokens []Token, limit int) Match {
 
 // level is the entries whose first k blocks have that key. Level 0 has none: a
 // prefix under one block is never worth a restore.
-func (x *Index) level(_ StateID, key ChainKey, k int) []*entry {
+func (x *Index) level(key ChainKey, k int) []*entry {
 	if k == 0 {
 		return nil
 	}

@@ -46,7 +46,10 @@ func Inventory(list []Stored) []StatusEntry {
 	}
 	out := make([]StatusEntry, 0, len(list))
 	for _, m := range list {
-		e := StatusEntry{ModelIdentity: m.Model, StateIdentity: m.State, Tokens: m.Tokens, Bytes: m.Bytes, ExclusiveBytes: m.Bytes, LastUsed: m.Use.At, Sessions: []string{}}
+		e := StatusEntry{
+			ModelIdentity: m.Model, StateIdentity: m.State, Tokens: m.Tokens,
+			Bytes: m.Bytes, ExclusiveBytes: m.Bytes, LastUsed: m.Use.At, Sessions: []string{},
+		}
 		if m.Session != "" {
 			e.Sessions = append(e.Sessions, m.Session)
 		}

@@ -2,7 +2,6 @@ package slotfile
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -323,7 +322,7 @@ func same(t testing.TB, what string, got, want []byte) {
 	for at < len(got) && at < len(want) && got[at] == want[at] {
 		at++
 	}
-	t.Error(fmt.Sprintf("%s: %d bytes, want %d, first difference at %d", what, len(got), len(want), at))
+	t.Errorf("%s: %d bytes, want %d, first difference at %d", what, len(got), len(want), at)
 }
 
 // seeded is a generator whose seed a failing test prints.
