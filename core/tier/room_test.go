@@ -23,7 +23,6 @@ type disk struct {
 	mu      sync.Mutex
 	free    int64
 	rescans int
-	onWrite func()
 }
 
 func (d *disk) Free() (int64, error) {

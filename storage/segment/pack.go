@@ -31,7 +31,7 @@ const (
 	// maxBlocks bounds an index: 16 Mi blocks are a terabyte of small ones.
 	maxBlocks = 1 << 24
 	// tailRead is read from the end of a pack at once: end and index of most.
-	tailRead = 64 << 10
+	tailRead = 4 << 10
 )
 
 // PackCost is what a pack takes beside the bytes of its blocks: once, and for
