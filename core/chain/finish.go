@@ -71,6 +71,7 @@ func (c *Chain) complete(x *Exchange) {
 		c.publish("degrade", d)
 	}
 	c.finished(x)
+	c.warm(x)
 	c.restampIfNeeded(ctx, x)
 }
 

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"net/http"
 	"strconv"
 
 	"holdfast/core/upstream"
@@ -20,4 +21,22 @@ func (x *Exchange) call() upstream.Call {
 		call.Conversation, call.Branch = x.next.Head.Ledger, strconv.Itoa(x.next.Head.Branch)
 	}
 	return call
+}
+
+// warm has a local engine compute the prompt that a fold has changed, while the
+// client is busy with its own part of the turn: the next request then finds it.
+func (c *Chain) warm(x *Exchange) {
+	if len(x.folded) == 0 || !x.committed || x.done.Status != http.StatusOK {
+		return
+	}
+	w := c.upstream.Warmer(&x.target)
+	if w == nil {
+		return
+	}
+	body, err := c.nextBody(x, nil)
+	if err != nil {
+		c.log.Warn("the prompt after a fold could not be rendered ahead", "turn", x.id, "err", err)
+		return
+	}
+	w.Warm(x.target.URL.Path, body)
 }

@@ -106,6 +106,7 @@ func (f *fake) chat(w http.ResponseWriter, body []byte) {
 	var in struct {
 		Slot   *int `json:"id_slot"`
 		Stream bool
+		Max    *int `json:"max_tokens"`
 	}
 	json.Unmarshal(body, &in)
 	words := strings.Fields(render(body))
@@ -117,7 +118,11 @@ func (f *fake) chat(w http.ResponseWriter, body []byte) {
 			cached++
 		}
 		f.slots[*in.Slot] = words
-		f.seen = append(f.seen, fmt.Sprintf("chat in %d", *in.Slot))
+		what := "chat"
+		if in.Max != nil && *in.Max == 0 {
+			what = "prompt"
+		}
+		f.seen = append(f.seen, fmt.Sprintf("%s in %d", what, *in.Slot))
 	} else {
 		f.seen = append(f.seen, "chat anywhere")
 	}

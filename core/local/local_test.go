@@ -364,3 +364,29 @@ func TestK40_FindingsAreOfOneBuild(t *testing.T) {
 		t.Error("a damaged file proves something")
 	}
 }
+
+// After a fold the changed prompt is computed while nobody waits for it; the
+// next request finds it in its slot.
+func TestWarmAfterFold(t *testing.T) {
+	f := newFake(t, 2)
+	e := on(t, f)
+	long := words(100, "tide")
+	ask(t, e, "POST", "/v1/chat/completions", chatBody(false, long, "long reply", "long question"))
+	folded := chatBody(false, long, "summary", "then")
+	if err := e.warm(chatWire{}, []byte(folded)); err != nil {
+		t.Fatal(err)
+	}
+	r := ask(t, e, "POST", "/v1/chat/completions", chatBody(false, long, "summary", "then", "So be it.", "next"))
+	if got, want := f.calls(), []string{"chat in 0", "prompt in 0", "chat in 0"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if r.receipt.Restored < 105 {
+		t.Errorf("%+v", r.receipt)
+	}
+	if err := e.warm(chatWire{}, []byte(chatBody(false, words(100, "ebb")))); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(f.calls()); n != 3 {
+		t.Errorf("another conversation was computed ahead: %q", f.calls())
+	}
+}

@@ -128,6 +128,9 @@ func (t *ticket) pick(all []*slot, hit *tier.Hit, late bool) choice {
 		n := common(s.held, t.ids)
 		switch {
 		case s.busy:
+			if s.yield != nil && t.yield == nil {
+				s.yield()
+			}
 			busy = max(busy, n)
 		case n > best:
 			idle, best = s, n

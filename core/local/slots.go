@@ -13,6 +13,9 @@ import (
 type slot struct {
 	id   int
 	busy bool
+	// yield ends what keeps it busy, where that can be done at any time; nil
+	// otherwise.
+	yield context.CancelFunc
 
 	// held are tokens it certainly holds; it may hold more. nil: nothing known.
 	held []kv.Token
@@ -35,7 +38,7 @@ type slot struct {
 
 // forget says that nothing is known of the content any more.
 func (s *slot) forget() {
-	*s = slot{id: s.id, busy: s.busy, used: s.used, gen: s.gen + 1}
+	*s = slot{id: s.id, busy: s.busy, yield: s.yield, used: s.used, gen: s.gen + 1}
 }
 
 // slots is all slots of one life of the engine.
@@ -145,7 +148,7 @@ func (s *slots) rest(ctx context.Context, id int) error {
 func (s *slots) give(sl *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sl.busy = false
+	sl.busy, sl.yield = false, nil
 	close(s.freed)
 	s.freed = make(chan struct{})
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type ticket struct {
 	slot *slot // nil: the engine chooses, and nothing is remembered
 	req  request
 	call upstream.Call
+
+	yield context.CancelFunc // of a warm-up, which anybody may end
 
 	ids       []kv.Token // of the prompt; nil where it only goes on
 	same      bool       // another request is at work on the same prompt

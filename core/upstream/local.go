@@ -16,6 +16,23 @@ type Sender = http.RoundTripper
 // request.
 func (c *Client) Route(sender func(route string) Sender) { c.sender = sender }
 
+// A Warmer is a sender that can compute a prompt before it is asked for.
+type Warmer interface {
+	// Warm computes the prompt of a body that the path would be called with, when
+	// nobody else wants the engine. It does not wait.
+	Warm(path string, body []byte)
+}
+
+// Warmer is the warmer behind a target, nil for an upstream that is not ours to
+// keep busy.
+func (c *Client) Warmer(t *Target) Warmer {
+	if t.Guarded {
+		return nil
+	}
+	w, _ := c.sender(t.Route).(Warmer)
+	return w
+}
+
 // Call is what a sender may know of a model call, and what it tells in return.
 type Call struct {
 	// Conversation and Branch name what the request belongs to, "" for nothing.

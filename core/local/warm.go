@@ -1,0 +1,90 @@
+package local
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"holdfast/core/kv"
+	"holdfast/core/upstream"
+)
+
+// Warm computes the prompt of a request that is expected, in the slot that holds
+// most of it, while that slot is idle. Any request ends it: what was computed by
+// then stays in the slot.
+func (e *Engine) Warm(path string, body []byte) {
+	if e.o.Tier == nil {
+		return
+	}
+	var w clientWire = chatWire{}
+	if strings.HasSuffix(strings.TrimRight(path, "/"), "/messages") {
+		w = messagesWire{}
+	}
+	e.work.Go(func() {
+		if err := e.warm(w, body); err != nil && e.ctx.Err() == nil {
+			e.log.Debug("a prompt was not computed ahead", "err", err)
+		}
+	})
+}
+
+func (e *Engine) warm(w clientWire, body []byte) error {
+	req, err := w.request(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	l, err := e.contact(ctx)
+	if err != nil {
+		return err
+	}
+	ids, err := promptOf(ctx, l.client, req.body)
+	if err != nil {
+		return err
+	}
+	t := &ticket{e: e, life: l, req: req, ids: ids, yield: cancel, call: upstream.CallOf(ctx), begun: e.now()}
+	if t.slot = t.own(); t.slot == nil {
+		return nil // nobody has been there; the disk is the request's affair
+	}
+	resp, err := l.client.Post(ctx, "/v1/chat/completions", nil, fields(ahead(req.body), t.slot.id, false))
+	if err != nil {
+		t.abandon()
+		return err
+	}
+	defer resp.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.abandon()
+		return err
+	}
+	t.hear(reply)
+	t.finish()
+	return nil
+}
+
+// own takes the idle slot with the most of the prompt, where that is worth a
+// word.
+func (t *ticket) own() (best *slot) {
+	s := t.life.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := kv.Tokens(eraseBelow - 1)
+	for _, sl := range s.list {
+		if n := common(sl.held, t.ids); !sl.busy && n > most {
+			best, most = sl, n
+		}
+	}
+	if best != nil {
+		best.busy, best.yield = true, t.yield
+	}
+	return best
+}
+
+// ahead is a chat body that asks for no reply, only for its prompt to be
+// computed.
+func ahead(body []byte) []byte {
+	end := strings.LastIndexByte(string(body), '}')
+	out := append([]byte{}, body[:end]...)
+	return append(append(out, `,"max_tokens":0,"stream":false`...), body[end:]...)
+}
