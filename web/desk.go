@@ -58,6 +58,10 @@ func (s *site) setClient(r *http.Request) (string, error) {
 // setSetting changes one setting.
 func (s *site) setSetting(r *http.Request) (string, error) {
 	key := r.PostFormValue("key")
+	if key == "bypass" {
+		r.PostForm.Set("on", r.PostFormValue("value"))
+		return s.setBypass(r)
+	}
 	if err := s.API.Settings.Change(r.Context(), map[string]string{key: r.PostFormValue("value")}); err != nil {
 		return "", err
 	}

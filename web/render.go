@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -101,6 +102,13 @@ func (s *site) checked(next http.HandlerFunc) http.HandlerFunc {
 func (s *site) do(a act) http.HandlerFunc {
 	return s.checked(func(w http.ResponseWriter, r *http.Request) {
 		next, err := a(r)
+		var d *doubt
+		if errors.As(err, &d) {
+			p := s.failure(r, err)
+			p.Body = layout.Question(s.Guard.FormToken(), p.Title, "/ui/bypass", d.again)
+			s.write(w, r, p.Status, layout.Shell(s.frame(r), p))
+			return
+		}
 		if err != nil {
 			s.show(func(*http.Request) (layout.Page, error) { return layout.Page{}, err })(w, r)
 			return

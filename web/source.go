@@ -92,15 +92,26 @@ func (s *site) setRollout(r *http.Request) (string, error) {
 	return back(r), s.API.Settings.Change(r.Context(), map[string]string{"rollout.mode": r.PostFormValue("mode")})
 }
 
-// setBypass turns the kill switch.
+// setBypass turns the kill switch. Where sessions would outgrow their window
+// without their folds the owner is asked first.
 func (s *site) setBypass(r *http.Request) (string, error) {
-	if r.PostFormValue("on") == "true" && r.PostFormValue("confirm") != "true" {
+	on := r.PostFormValue("on") == "true"
+	if on && r.PostFormValue("confirm") != "true" {
 		if err := s.API.MayBypass(r.Context()); err != nil {
-			return "", err
+			return "", &doubt{err, map[string]string{"on": "true", "confirm": "true", "back": back(r)}}
 		}
 	}
-	return back(r), s.API.Settings.Change(r.Context(), map[string]string{"bypass": strconv.FormatBool(r.PostFormValue("on") == "true")})
+	return back(r), s.API.Settings.Change(r.Context(), map[string]string{"bypass": strconv.FormatBool(on)})
 }
+
+// doubt is a change the owner is asked about first: why, and what the form says
+// that makes it all the same.
+type doubt struct {
+	error
+	again map[string]string
+}
+
+func (d *doubt) Unwrap() error { return d.error }
 
 // file answers with a download. It is whatever a client or model sent, so the
 // browser must neither run nor sniff it.

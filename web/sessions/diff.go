@@ -372,7 +372,7 @@ func hunk(pieces []piecewise) templ.Component {
 		var b strings.Builder
 		b.WriteString(`<pre class="hunk" tabindex="0">`)
 		for _, p := range pieces {
-			text := templ.EscapeString(clip(p.Text))
+			text := templ.EscapeString(clipPart(p.Text))
 			if p.Op == "" {
 				b.WriteString(text)
 				continue

@@ -188,6 +188,16 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:clipBytes], "") + fmt.Sprintf("\n… %s more; export the session to see all of it", layout.Bytes(int64(len(s)-clipBytes)))
 }
 
+// partBytes bounds one part of a conversation that is read as a whole.
+const partBytes = 12_000
+
+func clipPart(s string) string {
+	if len(s) <= partBytes {
+		return s
+	}
+	return strings.ToValidUTF8(s[:partBytes], "") + fmt.Sprintf("\n… %s more; Raw and the download have all of it", layout.Bytes(int64(len(s)-partBytes)))
+}
+
 func partName(b block) string {
 	words := map[string]string{"call": "Tool call", "result": "Tool result", "reasoning": "Reasoning", "media": "Media", "data": "Data"}
 	if b.Name != "" {

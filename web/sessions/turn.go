@@ -28,7 +28,9 @@ type turnView struct {
 	gone    string // why there are no bytes
 	changes []change
 	more    int
-	talk    []said
+	talk    []said // of this page
+	pages   layout.Paging
+	first   int // place of talk[0] in the body
 	events  []event
 	curl    string
 }
@@ -118,12 +120,24 @@ func (p *Pages) read(ctx context.Context, v *turnView) (err error) {
 			v.events = eventsOf(v.body, nil)
 		}
 	default:
-		v.talk = talkOf(v.body)
+		v.window(talkOf(v.body))
 	}
 	if v.side != "response" {
 		v.curl = curlOf(p.BaseURL(), v.turn, v.body)
 	}
 	return err
+}
+
+// talkSize is how many entries of a body one page shows; the last page is where
+// the turn went on.
+const talkSize = 30
+
+func (v *turnView) window(all []said) {
+	v.pages = layout.Paging{Here: v.here, Size: talkSize, Total: len(all), What: "messages"}
+	v.pages.Page = min(v.here.Int("page", v.pages.Pages()), v.pages.Pages())
+	v.pages.Page = max(1, v.pages.Page)
+	v.first = (v.pages.Page - 1) * talkSize
+	v.talk = all[v.first:min(v.first+talkSize, len(all))]
 }
 
 func (p *Pages) side(ctx context.Context, v *turnView, part string) ([]byte, error) {
@@ -282,7 +296,7 @@ func (v *turnView) shownEvents() []event { return v.events[:min(len(v.events), 5
 
 func (v *turnView) tabs() []layout.Tab {
 	tab := func(text, side, press string) layout.Tab {
-		return layout.Tab{Text: text, URL: v.here.With("side", side, "view", ""), Press: press, On: v.side == side}
+		return layout.Tab{Text: text, URL: v.here.With("side", side, "view", "", "page", ""), Press: press, On: v.side == side}
 	}
 	return []layout.Tab{tab("In → out", "diff", "d"), tab("Inbound", "inbound", "i"), tab("Outbound", "outbound", "u"), tab("Response", "response", "r")}
 }
