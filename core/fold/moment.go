@@ -45,6 +45,31 @@ func (p *picture) replied(i int) bool {
 	return p.elems[i].Role == chat.Assistant && (i == 0 || p.elems[i-1].Role != chat.Assistant)
 }
 
+// soon says, from the sizes alone, that it is too soon whatever may be offered:
+// the offers need not be made out then. Nil when it may be time.
+func (a *asker) soon(p *picture) *Nudge {
+	if a.level != "" || !a.lim.Economics || !a.lim.Terms.Known() {
+		return nil
+	}
+	var settled, read usage.Tokens
+	for i, n := range a.reads {
+		if p.shown(i) {
+			read += p.tokens(i) * usage.Tokens(n)
+			if n >= settleTurns {
+				settled += p.tokens(i)
+			}
+		}
+	}
+	least := a.lim.Terms.Project(usage.Change{Summary: minExpected, Round: a.count}).Cost
+	switch {
+	case len(p.anchor) == 0 && settled < a.lim.Growth:
+		return tooFew(settled, a.lim.Growth)
+	case a.lim.Terms.Rent(read) < least:
+		return &Nudge{Reason: HeldRent}
+	}
+	return nil
+}
+
 // earned asks once the rent paid for what is offered has reached what folding it
 // costs, and only if it will pay.
 func (a *asker) earned(m menu) *Nudge {

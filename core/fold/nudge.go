@@ -75,8 +75,11 @@ func ask(p *picture, rh Rhythm, lim *Limits) (Rhythm, *Nudge) {
 	if held := a.held(p); held != "" {
 		return rh, &Nudge{Reason: held}
 	}
-	a.c = newChooser(p, lim, 0)
 	a.tails, a.reads = p.tails(), p.reads()
+	if soon := a.soon(p); soon != nil {
+		return rh, soon
+	}
+	a.c = newChooser(p, lim, 0)
 	n := a.pick()
 	return a.rh, n
 }
