@@ -289,6 +289,7 @@ func (s *step) post(ctx context.Context, h *http.Client, addr, up string) bool {
 // every body that leaves afterwards is the one the twin sent. HOLDFAST_KILLS
 // sets how often, HOLDFAST_SEED repeats the clients' programs.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	kills, seed := envInt("HOLDFAST_KILLS", 15), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
 	t.Logf("%d kills from seed %d", kills, seed)
 	c := &crasher{t: t, path: filepath.Join(t.TempDir(), "ledger.db"), arrived: make(chan struct{}, 1<<16), want: map[string][]string{}, folds: map[string]bool{}}

@@ -399,9 +399,9 @@ func (p *folder) operate(k *talk) {
 	p.send(k, op.name, restamp)
 }
 
-// foldPrograms is how many programs a run of the tests plays; the race detector
+// manyPrograms is how many programs a run of the tests plays; the race detector
 // makes each some ten times longer.
-func foldPrograms() int {
+func manyPrograms() int {
 	if raced {
 		return 30
 	}
@@ -411,7 +411,8 @@ func foldPrograms() int {
 // TestFoldParity plays 300 programs with folds, or HOLDFAST_FOLD_PROGRAMS;
 // HOLDFAST_SEED repeats.
 func TestFoldParity(t *testing.T) {
-	programs, seed := envInt("HOLDFAST_FOLD_PROGRAMS", foldPrograms()), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
+	t.Parallel()
+	programs, seed := envInt("HOLDFAST_FOLD_PROGRAMS", manyPrograms()), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
 	t.Logf("%d programs from seed %d", programs, seed)
 	total := &tally{}
 	batch := 10 // programs that share a ledger file

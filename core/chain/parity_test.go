@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"holdfast/core/chain"
@@ -76,11 +77,14 @@ const (
 	wireC = chatPath
 )
 
+// asClientsSpell makes of Go's JSON what other clients write.
+var asClientsSpell = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", "\u00e9", `\u00e9`)
+
 // elements renders an item on a wire. marked is for the last element of the
 // list; Anthropic clients put the marker there and take the array form with it.
 func (it item) elements(wire string, array, marked bool) []string {
 	quoted, _ := json.Marshal(it.says())
-	text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", "\u00e9", `\u00e9`).Replace(string(quoted[1 : len(quoted)-1]))
+	text := asClientsSpell.Replace(string(quoted[1 : len(quoted)-1]))
 	switch it.kind {
 	case "call":
 		return it.round(wire, marked)
@@ -541,25 +545,31 @@ func ledgersOf(t testing.TB, path string) (ids []string) {
 
 // TestParity plays 300 programs, or HOLDFAST_PROGRAMS; HOLDFAST_SEED repeats.
 func TestParity(t *testing.T) {
-	programs, seed := envInt("HOLDFAST_PROGRAMS", 300), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
+	t.Parallel()
+	programs, seed := envInt("HOLDFAST_PROGRAMS", manyPrograms()), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
 	t.Logf("%d programs from seed %d", programs, seed)
 	const batch = 10 // programs that share a ledger file
-	total := player{}
-	for i := 0; i < programs; i += batch {
-		g := newRig(t, config.On)
-		for j := i; j < min(i+batch, programs); j++ {
-			s := seed + uint64(j)
-			p := &player{t: t, g: g, r: rand.New(rand.NewPCG(s, 0)), seed: s, mode: config.On}
-			g.setMode(config.On)
-			p.program()
-			total.requests += p.requests
-			total.snapshots += p.snapshots
-			total.putBack += p.putBack
+	var requests, snapshots, putBack atomic.Int64
+	t.Run("batches", func(t *testing.T) {
+		for i := 0; i < programs; i += batch {
+			t.Run(fmt.Sprint(seed+uint64(i)), func(t *testing.T) {
+				t.Parallel()
+				g := newRig(t, config.On)
+				for j := i; j < min(i+batch, programs); j++ {
+					s := seed + uint64(j)
+					p := &player{t: t, g: g, r: rand.New(rand.NewPCG(s, 0)), seed: s, mode: config.On}
+					g.setMode(config.On)
+					p.program()
+					requests.Add(int64(p.requests))
+					snapshots.Add(int64(p.snapshots))
+					putBack.Add(int64(p.putBack))
+				}
+				g.close()
+			})
 		}
-		g.close()
-	}
-	t.Logf("%d requests, %d on the snapshot path, %d with elements put back; 0 differences", total.requests, total.snapshots, total.putBack)
-	if programs >= 100 && (total.snapshots*3 < total.requests || total.putBack == 0) {
+	})
+	t.Logf("%d requests, %d on the snapshot path, %d with elements put back; 0 differences", requests.Load(), snapshots.Load(), putBack.Load())
+	if programs >= 100 && (snapshots.Load()*3 < requests.Load() || putBack.Load() == 0) {
 		t.Errorf("the programs hardly reach the snapshot path")
 	}
 }

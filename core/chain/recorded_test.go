@@ -37,6 +37,7 @@ import (
 // both modes that write rows, and once more with a restart before every
 // request: memory is a cache, so the verdicts are the same.
 func TestRecorded(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/recorded/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recordings: %v", err)

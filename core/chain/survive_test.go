@@ -44,6 +44,7 @@ func (g *rig) lastWhole() []byte {
 // completes although its model never folds; every request fits, on either
 // path, is one a strict provider takes, and is what replay gives back.
 func TestSurvives(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []config.RolloutMode{config.On, config.Off} {
 		t.Run(string(mode), func(t *testing.T) {
 			g := newRig(t, mode)
@@ -95,6 +96,7 @@ func TestSurvives(t *testing.T) {
 // step down; where its folds cannot be read, nothing is sent rather than what
 // can only be refused. One that fits is sent whatever fails.
 func TestNeverPastTheWindow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		harm func(g *rig, f *faulty)
@@ -149,6 +151,7 @@ func TestNeverPastTheWindow(t *testing.T) {
 // TestNoUsage: an upstream that reports no usage, as chat streams do unless they
 // are asked, is counted by estimate, said to be so, and survived all the same.
 func TestNoUsage(t *testing.T) {
+	t.Parallel()
 	g := newRig(t, config.On)
 	g.small(config.On)
 	g.setAnswer(func(w http.ResponseWriter, r *http.Request) {
