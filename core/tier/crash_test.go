@@ -82,7 +82,7 @@ func TestEveryStep(t *testing.T) {
 			steps := f.Disarm()
 			l.exact()
 			for k := 0; k < len(steps); k += cutEvery {
-				for _, kind := range faultfs.Kinds() {
+				for _, kind := range faultfs.KindsAt(k) {
 					name := fmt.Sprintf("%s %s %s", caseOf(kind), steps[k], kind)
 					t.Run(name, func(t *testing.T) { cut(t, tpl, act.do, act.kept, k, kind) })
 				}

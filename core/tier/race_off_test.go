@@ -6,4 +6,5 @@ package tier
 const (
 	cutEvery = 1
 	thin     = 1
+	share    = 5 // the budget of the growth test is that part of the whole
 )

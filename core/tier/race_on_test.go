@@ -7,4 +7,5 @@ package tier
 const (
 	cutEvery = 7
 	thin     = 4
+	share    = 3 // a fifth of fifty turns would not hold one conversation
 )

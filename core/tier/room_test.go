@@ -164,7 +164,7 @@ func TestGrowth(t *testing.T) {
 	full := newLab(t, setup{limits: Limits{Budget: 1 << 40, Reserve: 1, MinTokens: 64}})
 	grow(t, full, 200/thin, nil)
 	total := onDisk(t, full.dir)
-	budget := total / 5
+	budget := total / share
 	l := newLab(t, setup{limits: Limits{Budget: budget, Reserve: 1, MinTokens: 64}})
 	evicted := 0
 	grow(t, l, 200/thin, func(turn int, tokens []kv.Token) {

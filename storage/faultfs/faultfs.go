@@ -47,6 +47,15 @@ func (k Kind) String() string {
 // Kinds are all kinds, for tables.
 func Kinds() []Kind { return []Kind{Fail, FailDone, NoSpace, CrashBefore, CrashAfter} }
 
+// KindsAt are the kinds that say something new at step k of a table that visits
+// every step: stopping before one is stopping after the one before it.
+func KindsAt(k int) []Kind {
+	if k == 0 {
+		return Kinds()
+	}
+	return []Kind{Fail, FailDone, NoSpace, CrashAfter}
+}
+
 // Left is what a stop leaves on the disk.
 type Left int
 

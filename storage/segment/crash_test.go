@@ -85,7 +85,7 @@ func TestEveryStep(t *testing.T) {
 			steps := f.Disarm()
 			exact(t, s)
 			for k := range steps {
-				for _, kind := range faultfs.Kinds() {
+				for _, kind := range faultfs.KindsAt(k) {
 					t.Run(fmt.Sprintf("%s %v", steps[k], kind), func(t *testing.T) { cut(t, tpl, act.do, act.sound, k, kind) })
 				}
 			}
