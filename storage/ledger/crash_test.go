@@ -285,6 +285,7 @@ func TestEveryStatement(t *testing.T) {
 		"private rounds": roundsStage, "first": firstStage, "restamp": restampStage, "finish": finishStage,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tpl := play(t, s)
 			step := cutEvery * max(1, tpl.n/60) // a re-stamp repeats one statement hundreds of times
 			for _, kind := range [...]fault{failing, crashBefore, crashAfter} {
