@@ -14,6 +14,6 @@ func (c *Chain) started(x *Exchange) { c.publish("turn.started", x.turnEvent()) 
 func (c *Chain) finished(x *Exchange) {
 	v, d := x.turnEvent(), &x.done
 	v.Status, v.Truncated, v.Error, v.Usage, v.Rounds = d.Status, d.Truncated, d.Error, d.Usage, d.Rounds
-	v.Change, v.Bytes.PrefixSame, v.Compared = d.Change, d.PrefixSame, d.Verdict
+	v.Change, v.Bytes.PrefixSame, v.Compared, v.Receipt = d.Change, d.PrefixSame, d.Verdict, d.Receipt
 	c.publish("turn.finished", v)
 }

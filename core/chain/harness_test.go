@@ -25,6 +25,7 @@ import (
 // rig is a chain on a real ledger in a temporary folder, in front of an
 // upstream that keeps every body it gets and answers a fixed reply.
 type rig struct {
+	route  string // the path of a named route; "" goes there by URL
 	t      testing.TB
 	path   string
 	db     *ledger.DB

@@ -3,6 +3,7 @@ package chain_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -34,7 +35,7 @@ func faultClient(t testing.TB) *http.Client {
 }
 
 // via is the proxy's URL for a path of the rig's upstream.
-func (g *rig) via(path string) string { return g.proxy.URL + "/via/" + g.up.URL + path }
+func (g *rig) via(path string) string { return g.proxy.URL + cmp.Or(g.route, "/via/"+g.up.URL) + path }
 
 // request makes a request through the proxy to the rig's upstream.
 func (g *rig) request(ctx context.Context, method, path string, body []byte, header ...string) *http.Request {
