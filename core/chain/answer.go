@@ -157,20 +157,17 @@ func (c *Chain) texts(ctx context.Context, st *session.State, need fold.Need) (f
 	}
 	var err error
 	if need.Documents {
-		t.Documents, err = c.documents(ctx, st)
+		t.Documents, t.Index, err = c.searchable(ctx, st)
 	}
 	return t, err
 }
 
 // documents are everything said in a world, folded or not, the branches it left
 // included; their refs are another branch's and are not shown.
-func (c *Chain) documents(ctx context.Context, st *session.State) ([]fold.Doc, error) {
-	ids, err := c.ledgersOf(ctx, st.Head.World)
-	if err != nil {
-		return nil, err
-	}
+func (c *Chain) documents(ctx context.Context, st *session.State, heads []session.Head) ([]fold.Doc, error) {
 	var docs []fold.Doc
-	for _, id := range ids {
+	for i := range heads {
+		id := heads[i].Ledger
 		elems, err := c.ledger.Stored(ctx, id)
 		if err != nil {
 			return nil, err

@@ -82,12 +82,13 @@ type Chain struct {
 
 	tripBudget time.Duration
 
-	memory  *memory
-	horizon horizon
-	tools   tools
-	metrics *metrics
-	groups  *groups
-	after   *afterwork
+	memory   *memory
+	horizon  horizon
+	searches searches
+	tools    tools
+	metrics  *metrics
+	groups   *groups
+	after    *afterwork
 }
 
 // New makes a chain. It reads or makes the bucket salt, so the ledger must be
@@ -140,7 +141,10 @@ func codecs() map[wire.Family]wire.Codec {
 func (c *Chain) Busy(ledger string) bool { return c.memory.busy(ledger) }
 
 // Close waits for the work behind finished replies. Requests must have ended.
-func (c *Chain) Close() { c.after.close() }
+func (c *Chain) Close() {
+	c.after.close()
+	c.searches.forget()
+}
 
 // ServeHTTP walks one exchange. The order of the lines is the design.
 func (c *Chain) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -18,7 +18,11 @@ func (s Session) search(f fields, t Texts) Outcome {
 	if query == "" {
 		return s.failed(fmt.Sprintf(badArguments, ToolSearch+s.State.Suffix, needQuery))
 	}
-	hits := Search(t.Documents, query, min(maxHits, f.number(defaultHits, "limit")))
+	index := t.Index
+	if index == nil {
+		index = IndexOf(t.Documents)
+	}
+	hits := index.Search(query, min(maxHits, f.number(defaultHits, "limit")))
 	if len(hits) == 0 {
 		return s.said(fmt.Sprintf(searchNone, headOf(query, 60)))
 	}

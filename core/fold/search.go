@@ -20,12 +20,15 @@ type Hit struct {
 
 // Search ranks docs by query and returns the best limit of them; ties keep the
 // order of docs, and a document that shares nothing with the query is no hit.
-func Search(docs []Doc, query string, limit int) []Hit {
-	var x Index
+func Search(docs []Doc, query string, limit int) []Hit { return IndexOf(docs).Search(query, limit) }
+
+// IndexOf makes documents ready to be searched.
+func IndexOf(docs []Doc) *Index {
+	x := new(Index)
 	for _, d := range docs {
 		x.Add(d)
 	}
-	return x.Search(query, limit)
+	return x
 }
 
 // The weights of the two scores, after each is divided by its best: BM25 finds

@@ -42,6 +42,8 @@ type Texts struct {
 	Elements  map[int64]*chat.Message
 	Bodies    map[content.ID]Body
 	Documents []Doc
+	// Index is the index of Documents, if it was made before; nil has it made.
+	Index *Index
 }
 
 // Outcome is what a call led to. State, Rhythm and Events, with the bodies these
