@@ -121,7 +121,7 @@ func (b *tab) clean(at string) {
 
 // patience is how long anything may take before the test gives up: nothing
 // waits for time, so this only bounds a hang.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()

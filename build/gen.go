@@ -42,7 +42,7 @@ func (r *runner) browser() []job {
 		{"install chromium", func() error { return r.needProgram("chromium", "chromium", "fonts-dejavu-core") }},
 		{"install web", func() error { return r.npm("web") }},
 		{"pages in a browser", func() error {
-			return r.goCmd(noCgo(), "test", "-count=1", "-v", "-timeout", "10m", "-tags", tags+",browser", "-run", "^TestBrowser$", "./app")
+			return r.goCmd(noCgo(), "test", "-count=1", "-v", "-timeout", "20m", "-tags", tags+",browser", "-run", "^TestBrowser$", "./app")
 		}},
 	}
 }
