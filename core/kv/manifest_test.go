@@ -105,6 +105,27 @@ func TestDamagedManifest(t *testing.T) {
 	}
 }
 
+// A writer that seals nonsense is not believed either: what is read is written
+// back as the same bytes, so there is one encoding.
+func TestOneEncoding(t *testing.T) {
+	b, _ := encoded(t, saved(Hybrid, conversation("one", 70), 1))
+	for at := len(manifestMagic) + 4; at < len(b)-32; at++ {
+		for _, flip := range []byte{1, 2, 0x80} {
+			c := slices.Clone(b)
+			c[at] ^= flip
+			sum := content.Of(c[:len(c)-32])
+			copy(c[len(c)-32:], sum[:])
+			m, _, err := DecodeManifest(c)
+			if err != nil {
+				continue
+			}
+			if again, _, err := m.Encode(); err != nil || !bytes.Equal(again, c) {
+				t.Fatalf("byte %d changed by %#x has a second encoding: %v", at, flip, err)
+			}
+		}
+	}
+}
+
 // A manifest of another version is refused as such, so that it can be kept for
 // the program that wrote it.
 func TestManifestOfAnotherVersion(t *testing.T) {
@@ -172,19 +193,23 @@ func TestSupersedes(t *testing.T) {
 	quantised.State = s.Identity()
 	checkpointed := saved(Window, long, 2)
 	checkpointed.Boundaries = []Boundary{boundaryAt(300, 500), boundaryAt(500, 500)}
+	renamed := saved(Dense, long, 2) // the same bytes for other tokens
+	renamed.Tokens = slices.Clone(renamed.Tokens)
+	renamed.Tokens[7]++
 	for name, c := range map[string]struct {
 		next, old *Manifest
 		want      bool
 	}{
-		"grown":                  {saved(Dense, long, 2), saved(Dense, short, 1), true},
-		"itself":                 {saved(Dense, short, 2), saved(Dense, short, 1), true},
-		"shorter":                {saved(Dense, short, 2), saved(Dense, long, 1), false},
-		"other tokens":           {saved(Dense, conversation("x", 500), 2), saved(Dense, short, 1), false},
-		"other bytes":            {other, saved(Dense, short, 1), false},
-		"other state":            {quantised, saved(Dense, short, 1), false},
-		"a boundary lost":        {saved(Window, long, 2), saved(Window, short, 1), false},
-		"with a checkpoint":      {checkpointed, saved(Window, short, 1), true},
-		"of another memory kind": {saved(Dense, long, 2), saved(Window, short, 1), false},
+		"the bytes of other tokens": {renamed, saved(Dense, short, 1), false},
+		"grown":                     {saved(Dense, long, 2), saved(Dense, short, 1), true},
+		"itself":                    {saved(Dense, short, 2), saved(Dense, short, 1), true},
+		"shorter":                   {saved(Dense, short, 2), saved(Dense, long, 1), false},
+		"other tokens":              {saved(Dense, conversation("x", 500), 2), saved(Dense, short, 1), false},
+		"other bytes":               {other, saved(Dense, short, 1), false},
+		"other state":               {quantised, saved(Dense, short, 1), false},
+		"a boundary lost":           {saved(Window, long, 2), saved(Window, short, 1), false},
+		"with a checkpoint":         {checkpointed, saved(Window, short, 1), true},
+		"of another memory kind":    {saved(Dense, long, 2), saved(Window, short, 1), false},
 	} {
 		if got := c.next.Supersedes(c.old); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -92,7 +92,7 @@ func (b *script) line(t *testing.T, words []string) {
 			PerToken: number("slow"), Use: Use{number("weight"), day().Add(-time.Duration(number("used") * float64(time.Hour))), uint64(len(b.Manifests) + 1)},
 		})
 	case "goal":
-		b.goal = Goal{Target: Bytes(number("target")) << 20, Budget: Bytes(number("budget")) << 20, Spare: 1 << 40, Now: day(), All: all}
+		b.goal = Goal{Target: Bytes(number("target") * (1 << 20)), Budget: Bytes(number("budget")) << 20, Spare: 1 << 40, Now: day(), All: all}
 		if _, ok := opts["spare"]; ok {
 			b.goal.Spare = Bytes(number("spare")) << 20
 		}

@@ -25,6 +25,8 @@ func TestCases(t *testing.T) {
 		"K33 a window state is not cut between its boundaries":             cutAtAnyRow,
 		"K38 a state cut at a checkpoint is the engine's at that length":   TestRealFilesComeBack,
 		"K41 a checkpoint of another size is refused":                      caseCheckpointSize,
+		"K20 cells of another slot are refused":                            caseOtherSlot,
+		"K34 a window that ends elsewhere is refused":                      caseWindowElsewhere,
 		"K60 a piece that could not be written stays missing":              caseFailedWrite,
 		"K67 a changed byte does not come back":                            flippedRows,
 		"K68 a transfer that failed does not count as done":                TestAssemblyRefusesForeignPieces,
@@ -132,6 +134,11 @@ func caseCheckpointSize(t *testing.T) {
 				t.Errorf("%s, longer by %d: read", name, int64(d))
 			}
 		}
+		c := slices.Insert(slices.Clone(b), int(f.at[0].at+f.at[0].size), 1, 2, 3, 4)
+		binary.LittleEndian.PutUint64(c[at:], binary.LittleEndian.Uint64(c[at:])+4)
+		if _, err := Parse(&disk{c}, int64(len(c))); err == nil {
+			t.Errorf("%s, with bytes behind its state: read", name)
+		}
 	}
 }
 
@@ -159,5 +166,32 @@ func caseFailedWrite(t *testing.T) {
 	}
 	if err := a.Put(0, pieces[0]); err != nil || a.Finish() != nil {
 		t.Errorf("tried again: %v", err)
+	}
+}
+
+// caseOtherSlot: streams of their own, and every cell says it is another's.
+func caseOtherSlot(t *testing.T) {
+	e := samples()["streams"]
+	b := e.file()
+	cells := int(parse(t, b).Geometry.Regions[3].Offset)
+	for i := range e.tokens {
+		binary.LittleEndian.PutUint32(b[cells+12*i+8:], 1)
+	}
+	if _, err := Parse(&disk{b}, int64(len(b))); !errors.Is(err, kv.ErrGeometry) {
+		t.Error(err)
+	}
+}
+
+// caseWindowElsewhere: the window is the one of a token earlier.
+func caseWindowElsewhere(t *testing.T) {
+	e := samples()["window one"]
+	b := e.file()
+	at := int(parse(t, b).at[0].at) + 8
+	for i := range e.window {
+		pos := b[at+12*i:]
+		binary.LittleEndian.PutUint32(pos, binary.LittleEndian.Uint32(pos)-1)
+	}
+	if _, err := Parse(&disk{b}, int64(len(b))); !errors.Is(err, kv.ErrGeometry) {
+		t.Error(err)
 	}
 }
