@@ -2,17 +2,25 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"holdfast/core/config"
 	"holdfast/core/kv"
+	"holdfast/core/tier"
 )
 
 // tierOf opens the tier of a home with settings.
 func tierOf(t *testing.T, home, toml string) *kvTier {
+	t.Helper()
+	return tierTelling(t, home, toml, func(string, any) {})
+}
+
+func tierTelling(t *testing.T, home, toml string, publish func(string, any)) *kvTier {
 	t.Helper()
 	p := Paths{home, home, home}
 	if err := os.WriteFile(p.configFile(), []byte(toml), 0o600); err != nil {
@@ -22,7 +30,7 @@ func tierOf(t *testing.T, home, toml string) *kvTier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := openTier(t.Context(), p, s, slog.New(slog.DiscardHandler), func(string, any) {})
+	k, err := openTier(t.Context(), p, s, slog.New(slog.DiscardHandler), publish)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,5 +99,26 @@ func TestKVOwnedElsewhere(t *testing.T) {
 	}
 	if s := second.Status(); s.Effective.State != kv.StateDegraded || s.Effective.Reason != "owned_elsewhere" || s.Activity.LastError == "" {
 		t.Errorf("the second is %+v, %q", s.Effective, s.Activity.LastError)
+	}
+}
+
+// TestKVStateIsTold: every change of state is an event of the stream.
+func TestKVStateIsTold(t *testing.T) {
+	told := make(chan any, 9)
+	k := tierTelling(t, t.TempDir(), "[kv.disk]\nmode = \"fixed\"\nbudget = \"64MiB\"\nreserve = \"1GiB\"\n", func(name string, v any) {
+		if name != "kv.state" {
+			t.Errorf("an event %q", name)
+		}
+		told <- v
+	})
+	if _, err := k.Clear(t.Context(), nil, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []kv.TierState{kv.StateActive, kv.StatePruningToBudget, kv.StateActive} {
+		got := (<-told).(tier.Transition)
+		data, err := json.Marshal(got)
+		if got.State != want || err != nil || !strings.Contains(string(data), `"state":"`+string(want)+`"`) {
+			t.Errorf("%s, %v, want %s", data, err, want)
+		}
 	}
 }
