@@ -102,6 +102,7 @@ func env(name, otherwise string) string {
 }
 
 func openBench(t *testing.T) *kvBench {
+	eager = false
 	b := &kvBench{t: t, all: t, out: env("HOLDFAST_BENCH_OUT", filepath.Join("..", "..", "build", "out", "kv"))}
 	if _, err := os.Stat(filepath.Join(b.out, "run.json")); err == nil {
 		t.Fatalf("%s holds a run already; remove it, or set HOLDFAST_BENCH_OUT to another folder", b.out)

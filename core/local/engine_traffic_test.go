@@ -203,7 +203,7 @@ func attach(t *testing.T, where home, of *house) *house {
 	x.hand = of.hand
 	x.driver = New(Options{Route: "local", Host: of.sup, Tier: x.tier, Handover: of.hand,
 		Weights:  engine.OpenWeights(where.dir + "/models.json"),
-		Findings: OpenFindings(where.dir + "/engines.json"), Log: x.log, Kept: x.keep})
+		Findings: OpenFindings(where.dir + "/engines.json"), Log: x.log, Kept: x.keep, Eager: eager})
 	x.identified()
 	return x
 }

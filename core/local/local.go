@@ -65,6 +65,8 @@ type Options struct {
 	Findings *Findings
 	Log      *slog.Logger
 	Now      func() time.Time
+	// Eager restores whatever it costs, where else it is weighed against computing.
+	Eager bool
 	// Kept is told what became of each spill; nil for nobody.
 	Kept func(tier.Spilled, error)
 }

@@ -166,6 +166,7 @@ func (t *ticket) resident(ctx context.Context, n kv.Tokens, miss kv.MissReason) 
 		t.rest = string(miss)
 		return nil
 	}
+	t.change(func(s *slot) { s.held = s.held[:n] }) // the rest is about to be overwritten
 	t.source, t.promised = usage.FromSlot, min(n, kv.Tokens(len(t.ids)-1))
 	return t.warm()
 }

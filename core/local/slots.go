@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,13 +44,26 @@ func (s *slot) forget() {
 
 // slots is all slots of one life of the engine.
 type slots struct {
-	mu    sync.Mutex
-	list  []*slot
-	freed chan struct{} // closed when one is given back
+	mu   sync.Mutex
+	list []*slot
+	line []*waiter // who waits, first come first served
 }
 
+// waiter waits for a slot that its pick chooses.
+type waiter struct {
+	pick picker
+	look bool // the slot is not taken
+	late bool
+	got  chan *slot
+}
+
+// picker chooses among all slots: an idle one, or none, to be asked again when
+// one is given back. late says that a wait it asked for is over. It runs under
+// the lock.
+type picker func(all []*slot, late bool) choice
+
 func newSlots(n int) *slots {
-	s := &slots{freed: make(chan struct{})}
+	s := &slots{}
 	for i := range max(n, 1) {
 		s.list = append(s.list, &slot{id: i})
 	}
@@ -63,32 +77,73 @@ type choice struct {
 	patience time.Duration
 }
 
-// take waits until pick chooses an idle slot, and takes it. pick sees all slots
-// and must choose an idle one; late says that a wait it asked for is over.
-func (s *slots) take(ctx context.Context, pick func(all []*slot, late bool) choice) (*slot, error) {
-	var patience <-chan time.Time
-	late := false
-	for {
-		s.mu.Lock()
-		c := pick(s.list, late)
-		freed := s.freed
-		if c.slot != nil {
-			c.slot.busy = true
-			s.mu.Unlock()
-			return c.slot, nil
-		}
+// take waits until pick chooses a slot, and takes it. Those who waited longer
+// were asked before, so that nobody is passed over.
+func (s *slots) take(ctx context.Context, pick picker) (*slot, error) {
+	return s.wait(ctx, &waiter{pick: pick, got: make(chan *slot, 1)})
+}
+
+func (s *slots) wait(ctx context.Context, w *waiter) (*slot, error) {
+	s.mu.Lock()
+	c := w.pick(s.list, false)
+	if c.slot != nil {
+		c.slot.busy = !w.look
 		s.mu.Unlock()
-		if patience == nil && c.patience > 0 {
-			patience = time.After(c.patience)
-		}
+		return c.slot, nil
+	}
+	s.line = append(s.line, w)
+	s.mu.Unlock()
+	var patience <-chan time.Time
+	if c.patience > 0 {
+		patience = time.After(c.patience)
+	}
+	for {
 		select {
-		case <-freed:
+		case sl := <-w.got:
+			return sl, nil
 		case <-patience:
-			late = true
+			patience = nil
+			s.hurry(w)
 		case <-ctx.Done():
+			s.leave(w)
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// hurry asks a waiter whose patience is over.
+func (s *slots) hurry(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.late = true
+	s.offer()
+}
+
+// leave takes a waiter out of the line, and gives back what it was just given.
+func (s *slots) leave(w *waiter) {
+	s.mu.Lock()
+	s.line = slices.DeleteFunc(s.line, func(o *waiter) bool { return o == w })
+	s.mu.Unlock()
+	select {
+	case sl := <-w.got:
+		if !w.look {
+			s.give(sl)
+		}
+	default:
+	}
+}
+
+// offer asks those who wait, in their order; the caller holds the lock.
+func (s *slots) offer() {
+	s.line = slices.DeleteFunc(s.line, func(w *waiter) bool {
+		sl := w.pick(s.list, w.late).slot
+		if sl == nil {
+			return false
+		}
+		sl.busy = !w.look
+		w.got <- sl
+		return true
+	})
 }
 
 // takeIdle takes one slot by number if it is idle.
@@ -130,17 +185,14 @@ func (s *slots) note(id, gen int, change func(*slot)) {
 	}
 }
 
-// rest waits until a slot is idle.
+// rest waits until a slot is idle, without taking it: a save must find it so.
 func (s *slots) rest(ctx context.Context, id int) error {
-	sl, err := s.take(ctx, func(all []*slot, _ bool) choice {
+	_, err := s.wait(ctx, &waiter{look: true, got: make(chan *slot, 1), pick: func(all []*slot, _ bool) choice {
 		if all[id].busy {
 			return choice{}
 		}
 		return choice{slot: all[id]}
-	})
-	if err == nil {
-		s.give(sl)
-	}
+	}})
 	return err
 }
 
@@ -149,8 +201,7 @@ func (s *slots) give(sl *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sl.busy, sl.yield = false, nil
-	close(s.freed)
-	s.freed = make(chan struct{})
+	s.offer()
 }
 
 // oldest is the idle slot that was used least lately, nil when all are busy.

@@ -162,7 +162,7 @@ func (t *ticket) measure() {
 	}
 	took := time.Duration(ms * float64(time.Millisecond))
 	t.e.speed.took(n, took)
-	if id, _, why := t.life.reuse(); why == "" {
+	if id, _, why := t.life.reuse(); why == "" && !t.e.o.Eager {
 		t.e.o.Tier.Prefilled(id, n, took)
 	}
 }
