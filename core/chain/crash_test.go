@@ -205,9 +205,9 @@ func (cl *client) next() {
 	case op == 0 && n > 5:
 		at := 1 + cl.r.IntN(n-3)
 		k.msgs, cl.rewound = slices.Delete(slices.Clone(k.msgs), at, at+1), nil
-	case op == 1 && n > 3:
+	case op == 1 && n > 5: // an edit at the head that reaches into a fold is a compaction, and re-stamps
 		k.msgs, cl.rewound = slices.Clone(k.msgs), nil
-		k.msgs[1+cl.r.IntN(n-2)] = user(fmt.Sprintf("edited in step %d", cl.steps))
+		k.msgs[3+cl.r.IntN(n-4)] = user(fmt.Sprintf("edited in step %d", cl.steps))
 	case op == 2 && n > 4:
 		cut := n - 1 - cl.r.IntN(3)
 		cl.rewound = k.msgs[cut:]
