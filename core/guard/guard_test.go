@@ -211,6 +211,7 @@ func TestInspectorTable(t *testing.T) {
 		{name: "cookie from another site", method: "GET", target: "/ui/", head: []string{cookie, "Sec-Fetch-Site: cross-site"}, code: "token"},
 		{name: "cookie from the same site", method: "GET", target: "/ui/", head: []string{cookie, "Sec-Fetch-Site: same-site"}, code: "token"},
 		{name: "cookie without a site", method: "GET", target: "/ui/", head: []string{cookie}, code: "token"},
+		{name: "cookie beside a made-up token", method: "POST", target: "/hf/v1/login-codes", head: []string{"Authorization: Bearer x", cookie, "Sec-Fetch-Site: same-origin"}, code: "token"},
 		{name: "cookie of another instance", method: "GET", target: "/ui/", head: []string{"Cookie: holdfast_4153=" + other.cookie, "Sec-Fetch-Site: none"}, code: "token"},
 		{name: "cookie of another port", method: "GET", target: "/ui/", head: []string{"Cookie: holdfast_9=" + g.cookie, "Sec-Fetch-Site: none"}, code: "token"},
 		{name: "absolute form", method: "GET", target: "http://127.0.0.1:4153/hf/v1/status", head: []string{"Authorization: Bearer tok"}, code: "not_a_forward_proxy"},

@@ -175,8 +175,12 @@ func (g *Inspector) hasToken(r *http.Request) bool {
 }
 
 // hasCookie accepts the cookie only on requests our own page or the address
-// bar made.
+// bar made. Who names a token is judged by it alone: routes that are for the
+// token must not take a page's cookie beside a made-up one.
 func (g *Inspector) hasCookie(r *http.Request) bool {
+	if len(r.Header.Values("Authorization")) > 0 {
+		return false
+	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "same-origin" && site != "none" {
 		return false
 	}
