@@ -124,11 +124,13 @@ func decoder(r io.Reader, encoding string) (io.ReadCloser, error) {
 	}
 	rc := io.NopCloser(r)
 	for i := len(names) - 1; i >= 0; i-- {
-		next, err := oneDecoder(rc, strings.ToLower(strings.TrimSpace(names[i])))
+		next, err := oneDecoder(r, strings.ToLower(strings.TrimSpace(names[i])))
 		if err != nil {
 			return nil, err
 		}
-		rc = next
+		// A bomb in a bomb may come out empty: what passes between two of them is
+		// bounded too.
+		rc, r = next, io.LimitReader(next, MaxBody)
 	}
 	return rc, nil
 }
