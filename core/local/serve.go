@@ -80,6 +80,9 @@ func forwarded(h http.Header) http.Header {
 			out[name] = v
 		}
 	}
+	if key := h.Get("X-Api-Key"); key != "" && len(out["Authorization"]) == 0 {
+		out.Set("Authorization", "Bearer "+key) // how an engine reads what Anthropic's clients send
+	}
 	return out
 }
 
