@@ -162,14 +162,25 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // sandbox keeps what a browser might render from running anything on our
 // origin. A reply without a type stays without one: net/http would guess.
 func sandbox(h http.Header) {
-	kind := strings.ToLower(strings.TrimSpace(h.Get("Content-Type")))
-	if kind == "" {
+	kinds := h["Content-Type"]
+	if strings.TrimSpace(strings.Join(kinds, "")) == "" {
 		h["Content-Type"] = nil
 	}
-	if kind == "" || strings.Contains(kind, "html") || strings.Contains(kind, "xml") {
+	if len(kinds) != 1 || !inert(kinds[0]) { // of two types a browser takes the last
 		h.Set("Content-Security-Policy", "sandbox")
 		h.Set("X-Content-Type-Options", "nosniff")
 	}
+}
+
+// inert reports a content type that browsers show as text or download. What is
+// not known to be one may be sniffed, or hold parts of another type.
+func inert(kind string) bool {
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ";")
+	switch kind = strings.TrimSpace(kind); kind {
+	case "text/plain", "text/event-stream", "application/octet-stream", "application/x-ndjson", "application/jsonl":
+		return true
+	}
+	return strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "json") && !strings.Contains(kind, ",")
 }
 
 // pass forwards what is not a model call, streaming both ways.
@@ -264,6 +275,7 @@ func writeRefusal(w http.ResponseWriter, f *upstream.Refusal) {
 		"error": map[string]string{"type": f.Code, "code": f.Code, "message": f.Title + " " + f.Hint},
 	})
 	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("X-Content-Type-Options", "nosniff") // titles repeat what the client asked for
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(f.Status)
 	w.Write(buf.Bytes())

@@ -163,7 +163,11 @@ func TestSandbox(t *testing.T) {
 	}{
 		{[]string{"text/html"}, true}, {[]string{"Text/HTML; charset=utf-8"}, true}, {[]string{" text/html"}, true}, {nil, true},
 		{[]string{"application/xhtml+xml"}, true}, {[]string{"image/svg+xml"}, true}, {[]string{"text/xml"}, true},
-		{[]string{"application/json"}, false}, {[]string{"text/event-stream"}, false}, {[]string{"text/plain"}, false},
+		{[]string{"application/json", "text/html"}, true}, {[]string{"application/json, text/html"}, true}, {[]string{"text/html, application/json"}, true},
+		{[]string{"*/*"}, true}, {[]string{"unknown/unknown"}, true}, {[]string{"nonsense"}, true}, {[]string{"text/xsl"}, true},
+		{[]string{"multipart/x-mixed-replace; boundary=b"}, true}, {[]string{"image/svg+xml; a=json"}, true},
+		{[]string{"application/json"}, false}, {[]string{"Application/Problem+JSON; charset=utf-8"}, false},
+		{[]string{"text/event-stream"}, false}, {[]string{"text/plain"}, false},
 	} {
 		g.setAnswer(func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Content-Type"] = c.kind
