@@ -80,7 +80,11 @@ func (c *Chain) carryOut(ctx context.Context, x *Exchange, call wire.Call) (fold
 		return fold.Outcome{}, err
 	}
 	st := b.st
-	s := fold.Session{Elements: st.Elements(), NextRef: st.Head.NextRef, State: st.Kernel,
+	elems := st.Elements()
+	if x.path != session.PathSnapshot { // what the client took away was not shown
+		elems = st.Shown()
+	}
+	s := fold.Session{Elements: elems, NextRef: st.Head.NextRef, State: st.Kernel,
 		Rhythm: fold.OpenRhythm(st.Head.Rhythm), Limits: x.limits}
 	use := fold.ToolUse{Name: call.Name, Args: call.Args}
 	texts, err := c.texts(ctx, st, s.Needs(use))

@@ -72,6 +72,10 @@ func (st *State) Elements() []fold.Element {
 	return ofList(st.List, st.meta)
 }
 
+// Shown is the kernel's list of a state that the full path served: the inbound
+// elements alone.
+func (st *State) Shown() []fold.Element { return ofList(st.List, st.meta) }
+
 func (st *State) meta(n int64) fold.Element { return st.Meta[n] }
 
 // Elements is the kernel's list as State.Elements, with this plan carried out.
