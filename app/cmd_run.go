@@ -97,6 +97,16 @@ func (c *cli) forward(agent client.Agent, cmd *exec.Cmd) error {
 	return &Fault{Code: exitFailed, What: agent.Name + " could not be started", Err: err, Hint: "start it without Holdfast to see whether it works"}
 }
 
+// withTray is the program that has the tray: on Windows it is one beside the
+// command line, elsewhere the same.
+func withTray(self string) string {
+	beside := filepath.Join(filepath.Dir(self), "HoldfastTray.exe")
+	if _, err := os.Stat(beside); err == nil {
+		return beside
+	}
+	return self
+}
+
 // startTime is how long a fresh Holdfast may take until it answers.
 const startTime = 20 * time.Second
 
@@ -111,7 +121,7 @@ func (c *cli) startOrReuse(ctx context.Context) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "--hidden")
+	cmd := exec.Command(withTray(self), "--hidden")
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, &Fault{Code: exitFailed, What: "Holdfast could not be started", Err: err, Hint: "start it with holdfast serve"}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"github.com/jezek/xgb"
 )
 
 // The tests behind the tag desktop run the built program as a desktop sees it:
@@ -251,6 +252,7 @@ type program struct {
 	opened     string // file that lists what was handed to xdg-open
 	cmd        *exec.Cmd
 	done       chan error
+	conn       *xgb.Conn // to the display, once somebody looked
 
 	mu  sync.Mutex // guards out
 	out bytes.Buffer

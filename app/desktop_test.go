@@ -417,7 +417,6 @@ func breakSettings(t *testing.T, h *host, p *program) {
 func clipboard(t *testing.T, p *program) string {
 	t.Helper()
 	conn := p.x()
-	defer conn.Close()
 	atom := func(name string) xproto.Atom {
 		reply, err := xproto.InternAtom(conn, false, uint16(len(name)), name).Reply()
 		if err != nil {
@@ -547,15 +546,20 @@ func TestDesktopRun(t *testing.T) {
 	}
 }
 
-// x is a connection to the program's display.
+// x is the one connection to the program's display: a server takes 256 in all.
 func (p *program) x() *xgb.Conn {
 	p.t.Helper()
+	if p.conn != nil {
+		return p.conn
+	}
 	for _, e := range p.env {
 		if display, ok := strings.CutPrefix(e, "DISPLAY="); ok && display != "" {
 			conn, err := xgb.NewConnDisplay(display)
 			if err != nil {
 				p.t.Fatal(err)
 			}
+			p.t.Cleanup(conn.Close)
+			p.conn = conn
 			return conn
 		}
 	}
@@ -577,7 +581,6 @@ func (p *program) window() (w xproto.Window) {
 func (p *program) visible() (w xproto.Window, ok bool) {
 	p.t.Helper()
 	conn := p.x()
-	defer conn.Close()
 	root := xproto.Setup(conn).DefaultScreen(conn).Root
 	tree, err := xproto.QueryTree(conn, root).Reply()
 	if err != nil {
@@ -597,7 +600,6 @@ func (p *program) visible() (w xproto.Window, ok bool) {
 func (p *program) close(w xproto.Window) {
 	p.t.Helper()
 	conn := p.x()
-	defer conn.Close()
 	atom := func(name string) xproto.Atom {
 		reply, err := xproto.InternAtom(conn, false, uint16(len(name)), name).Reply()
 		if err != nil {
@@ -618,7 +620,6 @@ func (p *program) close(w xproto.Window) {
 func (p *program) shoot(w xproto.Window, file string) {
 	p.t.Helper()
 	conn := p.x()
-	defer conn.Close()
 	geo, err := xproto.GetGeometry(conn, xproto.Drawable(w)).Reply()
 	if err != nil {
 		p.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"fyne.io/fyne/v2"
 	"fyne.io/fyne/v2/app"
+	"fyne.io/fyne/v2/canvas"
 	"fyne.io/fyne/v2/container"
 	"fyne.io/fyne/v2/theme"
 	"fyne.io/fyne/v2/widget"
@@ -61,18 +62,20 @@ func Window(ctx context.Context, o WindowOptions) {
 
 // Panel draws the menu of a snapshot as widgets.
 func Panel(s Snapshot, do func(Command), w fyne.Window) fyne.CanvasObject {
-	logo := widget.NewIcon(fyne.NewStaticResource("state.png", assets.Icon(IconName(StateOf(s), AnyBar, "png"))))
+	logo := canvas.NewImageFromResource(fyne.NewStaticResource(StateOf(s).String()+".png", assets.Icon(IconName(StateOf(s), AnyBar, "png"))))
+	logo.FillMode = canvas.ImageFillContain
+	logo.SetMinSize(fyne.NewSquareSize(36))
 	status := widget.NewLabelWithStyle(StatusLine(s), fyne.TextAlignLeading, fyne.TextStyle{Bold: true})
 	note := widget.NewLabel(hint)
 	note.Wrapping = fyne.TextWrapWord
-	note.Importance = widget.LowImportance
+	note.SizeName = theme.SizeNameCaptionText
 	rows := container.NewVBox()
 	for _, it := range Menu(s)[1:] { // the first line is the status
 		if row := line(it, do, w); row != nil {
 			rows.Add(row)
 		}
 	}
-	return container.NewBorder(container.NewVBox(container.NewBorder(nil, nil, logo, nil, status), note), nil, nil, nil,
+	return container.NewBorder(container.NewVBox(container.NewPadded(container.NewBorder(nil, nil, logo, nil, status)), note), nil, nil, nil,
 		container.NewVScroll(container.NewPadded(rows)))
 }
 
