@@ -208,17 +208,24 @@ func (s shownTier) Verify(context.Context, *kv.ModelIdentity) (tier.Verification
 	return tier.Verification{}, nil
 }
 
-// stops are the pages that are looked at.
-func (x *exhibit) stops() []struct{ name, path string } {
+// sight is a page that is looked at; one that only varies another is looked at
+// in one theme.
+type sight struct {
+	name, path string
+	variant    bool
+}
+
+// sights are all of them.
+func (x *exhibit) sights() []sight {
 	one := "/ui/sessions/" + x.session
 	turn := fmt.Sprintf("/ui/turns/%d", x.turn)
-	return []struct{ name, path string }{
-		{"overview", "/ui/"}, {"sessions", "/ui/sessions"}, {"sessions-filtered", "/ui/sessions?q=flaky&model=claude-sonnet-4-5&sort=turns&page=2"},
-		{"sessions-none", "/ui/sessions?q=nothing+like+it"}, {"ledger", one}, {"ledger-first", one + "?page=1"}, {"map", one + "/map"}, {"turns", one + "/turns"},
-		{"turn", turn}, {"turn-inbound", turn + "?side=inbound"}, {"turn-response", turn + "?side=response"},
-		{"big-ledger", "/ui/sessions/" + x.big}, {"big-map", "/ui/sessions/" + x.big + "/map"}, {"big-turns", "/ui/sessions/" + x.big + "/turns?page=100"},
-		{"degrades", "/ui/degrades"}, {"cache", "/ui/cache?dry=1"}, {"settings", "/ui/settings"}, {"connect", "/ui/connect?agent=claude&since=1"}, {"help", "/ui/help"},
-		{"missing", "/ui/sessions/there-is-none"},
+	return []sight{
+		{"overview", "/ui/", false}, {"sessions", "/ui/sessions", false}, {"sessions-filtered", "/ui/sessions?q=flaky&model=claude-sonnet-4-5&sort=turns&page=2", true},
+		{"sessions-none", "/ui/sessions?q=nothing+like+it", true}, {"ledger", one, false}, {"ledger-first", one + "?page=1", true}, {"map", one + "/map", false}, {"turns", one + "/turns", false},
+		{"turn", turn, false}, {"turn-inbound", turn + "?side=inbound", true}, {"turn-response", turn + "?side=response", true},
+		{"big-ledger", "/ui/sessions/" + x.big, true}, {"big-map", "/ui/sessions/" + x.big + "/map", true}, {"big-turns", "/ui/sessions/" + x.big + "/turns?page=100", true},
+		{"degrades", "/ui/degrades", false}, {"cache", "/ui/cache?dry=1", false}, {"settings", "/ui/settings", false}, {"connect", "/ui/connect?agent=claude&since=1", false}, {"help", "/ui/help", false},
+		{"missing", "/ui/sessions/there-is-none", true},
 	}
 }
 
@@ -242,7 +249,10 @@ func TestBrowser(t *testing.T) {
 func (x *exhibit) pages(b *tab) {
 	for _, theme := range []string{"light", "dark"} {
 		b.scheme(theme)
-		for _, s := range x.stops() {
+		for _, s := range x.sights() {
+			if s.variant && theme == "dark" {
+				continue
+			}
 			b.width(1440)
 			b.open(s.path)
 			at := s.name + " " + theme
@@ -264,7 +274,7 @@ func (x *exhibit) pages(b *tab) {
 		}
 	}
 	b.width(1440)
-	for _, s := range x.stops() {
+	for _, s := range x.sights() {
 		if s.name == "missing" {
 			continue
 		}
