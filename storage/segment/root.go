@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -43,18 +44,24 @@ func prepare(dir string) (root string, err error) {
 }
 
 // checkNew refuses a folder that holds other things: Holdfast deletes what it
-// finds in its own.
+// finds in its own. Without root.json nothing was stored yet, so there is
+// nothing but what the making of a root leaves when it is stopped; a lock or a
+// CACHEDIR.TAG alone is what other programs have too.
 func checkNew(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) == 0 {
-		return nil // not there, empty, or for ownFolder to complain about
+	if err != nil {
+		return nil // not there, or for ownFolder to complain about
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == rootFile }) {
+		return nil
 	}
 	for _, e := range entries {
-		if ours(e.Name()) {
-			return nil
+		inside, _ := os.ReadDir(filepath.Join(dir, e.Name())) // none in a file
+		if !ours(e.Name()) || e.IsDir() && len(inside) > 0 {
+			return &Error{Op: "open", Path: dir, What: "the folder holds other files", Hint: "choose an empty or a new one for kv.disk.directory"}
 		}
 	}
-	return &Error{Op: "open", Path: dir, What: "the folder holds other files", Hint: "choose an empty or a new one for kv.disk.directory"}
+	return nil
 }
 
 // ours reports whether a name at the top of a root is one of the store's. A

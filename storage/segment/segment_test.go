@@ -436,13 +436,16 @@ func TestOpenRefuses(t *testing.T) {
 	id := content.Of([]byte("x"))
 	link(at("elsewhere"), s.packPath(id))
 	must(t, os.WriteFile(filepath.Join(mkdir(at("home")), "thesis.tex"), []byte("x"), 0o600))
+	for _, other := range []string{at("cache", tagFile), at("cache", "thesis.tex"), at("git", packDir, "pack-1.idx"), at("git", lockName)} {
+		must(t, os.WriteFile(filepath.Join(mkdir(filepath.Dir(other)), filepath.Base(other)), []byte("x"), 0o600))
+	}
 	must(t, os.WriteFile(at("a-file"), nil, 0o600))
 	must(t, os.WriteFile(filepath.Join(mkdir(at("other")), rootFile), []byte(`{"format":2,"hash":"blake3-256"}`), 0o600))
 	link(at("nowhere"), at("dangling"))
 	for name, dir := range map[string]string{
 		"KV38 relative": "kv", "KV10 drive letter on Unix": `C:\kv`, "KV4 root is a link": at("root-link"),
 		"KV4 link below the root": at("below"), "KV4 link among the packs": at("file-link"),
-		"other files": at("home"), "a file": at("a-file"), "other format": at("other"), "dangling link above": at("dangling", "kv"),
+		"other files": at("home"), "a cache of another program": at("cache"), "packs of another program": at("git"), "a file": at("a-file"), "other format": at("other"), "dangling link above": at("dangling", "kv"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if runtime.GOOS == "windows" && strings.HasPrefix(name, "KV10") {
@@ -454,6 +457,9 @@ func TestOpenRefuses(t *testing.T) {
 				t.Fatalf("got %v, %v", s, err)
 			}
 		})
+	}
+	if data, err := os.ReadFile(at("git", packDir, "pack-1.idx")); err != nil || string(data) != "x" {
+		t.Errorf("another program's file: %q, %v", data, err)
 	}
 	if names, _ := os.ReadDir(at("elsewhere")); len(names) != 0 {
 		t.Errorf("something was written through a link: %v", names)
