@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -487,6 +488,23 @@ func TestSecondCompaction(t *testing.T) {
 		g.expect("the next turn", g.lastTurn(), session.PathSnapshot, session.NoGate)
 		g.verifyAll()
 	})
+}
+
+// TestFoldsWhatIsShown: where the full path serves, what the client took away is
+// neither shown nor offered for folding; on the snapshot path it is both.
+func TestFoldsWhatIsShown(t *testing.T) {
+	for _, mode := range []config.RolloutMode{config.On, config.Shadow, config.Off} {
+		g := newRig(t, config.On)
+		k := g.grown("shown", false, false)
+		k.ask()
+		g.setMode(mode)
+		k.msgs = slices.Delete(k.msgs, 2, 4)
+		g.play(false, false, said{calls: []use{{"own_1", "hf_status", `{"view":"messages","limit":100}`}}}, said{text: "Done."})
+		rounds := k.ask()
+		if n := strings.Count(string(rounds[1]), "task 1: "); (n > 0) != (mode == config.On) || mode == config.On && n != 2 {
+			t.Errorf("mode %s: what was taken away is there %d times", mode, n)
+		}
+	}
 }
 
 // TestKillSwitch: with folding off, requests leave as they came, from the next
