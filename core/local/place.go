@@ -37,7 +37,7 @@ func (e *Engine) place(ctx context.Context, l *life, req request, call upstream.
 	}
 	if sl := e.going(l, req); sl != nil {
 		t.slot, t.source, t.promised = sl, usage.FromSlot, kv.Tokens(len(sl.held))
-		return t, t.warm()
+		return t, nil
 	}
 	var err error
 	if t.ids, err = promptOf(ctx, l.client, req.body); err != nil {
@@ -168,12 +168,6 @@ func (t *ticket) resident(ctx context.Context, n kv.Tokens, miss kv.MissReason) 
 	}
 	t.change(func(s *slot) { s.held = s.held[:n] }) // the rest is about to be overwritten
 	t.source, t.promised = usage.FromSlot, min(n, kv.Tokens(len(t.ids)-1))
-	return t.warm()
-}
-
-// warm is a request whose slot holds its prefix already.
-func (t *ticket) warm() error {
-	t.took = t.e.now().Sub(t.begun)
 	return nil
 }
 
@@ -230,7 +224,7 @@ func (t *ticket) restore(ctx context.Context, hit *tier.Hit, able Ability) (agai
 	})
 	t.filled, t.source = f, usage.FromDisk
 	t.promised = min(kv.Tokens(f.Tokens), kv.Tokens(len(t.ids)-1))
-	return false, t.warm()
+	return false, nil
 }
 
 func (e *Engine) settle(f *tier.Filled, o tier.Outcome, used int, took time.Duration) {

@@ -21,7 +21,7 @@ type slot struct {
 	// held are tokens it certainly holds; it may hold more. nil: nothing known.
 	held []kv.Token
 	// body is the last request it took, in the engine's wire, to tell a request
-	// that only goes on; reply ends what was generated for it.
+	// that only goes on.
 	body []byte
 	// convo names the conversation for the store; open says that its last reply
 	// called tools, so that the next request goes on exactly there.
@@ -29,10 +29,8 @@ type slot struct {
 	open          bool
 	// stable is how much of it the next turn will find again, 0 when not yet
 	// worked out.
-	stable  kv.Tokens
-	spilled kv.Tokens // of stable, restorable from disk
-	tail    bool      // the ragged rows behind spilled are not stored
-	used    time.Time
+	stable kv.Tokens
+	used   time.Time
 	// gen counts changes of the content.
 	gen int
 }
