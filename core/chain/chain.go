@@ -16,7 +16,9 @@
 // session.FirstSightRows elements writes its base rows in the turn and its
 // snapshot rows by re-stamp, since both are exempt from the commit budget and
 // one mechanism is better than two. A wire switch gives kept elements the new
-// wire's bytes (Reblob), so that no live row ever needs translating.
+// wire's bytes (Reblob), so that no live row ever needs translating. The floor
+// holds only what fits: where a failure of ours leaves nothing but the client's
+// own bytes and those pass the window, the client is told to try again.
 package chain
 
 import (
