@@ -560,6 +560,7 @@ func TestSecretsNeverStay(t *testing.T) {
 			req.Header.Set("Cookie", "k="+secret)
 			req.Header.Set("X-Api-Key", secret)
 			req.Header.Set("X-Claude-Code-Session-Id", "private-host-id")
+			req.Header.Set("X-Claude-Code-Agent-Id", "private-agent-id")
 			req.Header.Set("Content-Type", "application/json")
 			res, err := loopbackClient().Do(req)
 			if err != nil {

@@ -53,8 +53,8 @@ func (d *doctor) bundle(ctx context.Context, name string, checks []Check) error 
 	return nil
 }
 
-// sessionsForBundle lists the newest sessions without what people wrote. Host
-// ids may carry account names: a hash still tells them apart.
+// sessionsForBundle lists the newest sessions without what people wrote. Ids of
+// hosts and their agents may carry account names: a hash still tells them apart.
 func (d *doctor) sessionsForBundle(ctx context.Context) ([]session.SessionView, error) {
 	var list api.SessionList
 	if err := d.backend.get(ctx, "/hf/v1/sessions?size=200", &list); err != nil {
@@ -64,6 +64,9 @@ func (d *doctor) sessionsForBundle(ctx context.Context) ([]session.SessionView, 
 		s := &list.Sessions[i]
 		s.Title = ""
 		s.SessRaw = "hash " + content.Of([]byte(s.SessRaw)).String()[:12]
+		if s.Lane != session.MainLane {
+			s.Lane = "hash " + content.Of([]byte(s.Lane)).String()[:12]
+		}
 	}
 	return list.Sessions, nil
 }
