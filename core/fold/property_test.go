@@ -388,7 +388,11 @@ func (p *program) checkBlocks() {
 // TestInvariants runs random conversations through everything that changes a
 // fold.
 func TestInvariants(t *testing.T) {
-	for seed := range uint64(40) {
+	programs := uint64(40)
+	if raced {
+		programs = 8
+	}
+	for seed := range programs {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			p := newProgram(t, seeded(t, seed))
 			for range 40 {
