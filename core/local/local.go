@@ -224,11 +224,11 @@ func (e *Engine) weights(l *life) (kv.ModelIdentity, error) {
 	if e.o.Settings != nil {
 		path = e.o.Settings.Model
 	}
-	if !e.o.Weights.Known(path) {
-		l.answerable() // reading a large model takes a minute, once
-	}
 	if path == "" {
 		return kv.ModelIdentity{}, errors.New("local: the engine names no model file; in router mode, point the route at one model's own server")
+	}
+	if !e.o.Weights.Known(path) {
+		l.answerable() // reading a large model takes a minute, once
 	}
 	digest, err := e.o.Weights.Of(path)
 	if err != nil {
