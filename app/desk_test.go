@@ -300,3 +300,17 @@ func TestClientsOverTheAPI(t *testing.T) {
 		t.Errorf("%s %s", bad.Status, body)
 	}
 }
+
+func TestRunPrefersTheTray(t *testing.T) {
+	dir := t.TempDir()
+	self, tray := filepath.Join(dir, "holdfast.exe"), filepath.Join(dir, "HoldfastTray.exe")
+	if got := withTray(self); got != self {
+		t.Errorf("without a tray program: %s", got)
+	}
+	if err := os.WriteFile(tray, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := withTray(self); got != tray {
+		t.Errorf("beside one: %s", got)
+	}
+}

@@ -645,3 +645,17 @@ func (p *program) shoot(w xproto.Window, file string) {
 		p.t.Fatal(err)
 	}
 }
+
+// TestDesktopLoginTexts are the files of three systems that start us at login.
+func TestDesktopLoginTexts(t *testing.T) {
+	const exe = `/opt/my apps/50% "hold"/hold$fast`
+	if got := desktopEntry(exe); !strings.Contains(got, `Exec="/opt/my apps/50%% \\"hold\\"/hold\\$fast" --hidden`+"\n") || !strings.Contains(got, "TryExec="+exe+"\n") {
+		t.Errorf("desktop entry:\n%s", got)
+	}
+	if got := launchAgent(`/Applications/A & B.app/x`); !strings.Contains(got, "<string>/Applications/A &amp; B.app/x</string><string>--hidden</string>") {
+		t.Errorf("launch agent:\n%s", got)
+	}
+	if got := runValue(`C:\Users\a b\HoldfastTray.exe`); got != `"C:\Users\a b\HoldfastTray.exe" --hidden` {
+		t.Errorf("run value: %s", got)
+	}
+}
