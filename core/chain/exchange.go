@@ -52,18 +52,17 @@ type Exchange struct {
 	attempt  int
 
 	// align
-	branch  *branch // nil until the commit of a new one
-	prior   session.State
-	create  bool
-	al      session.Alignment
-	coming  map[int]session.Returned
-	flight  *flight
-	rows    bool
-	home    session.Home
-	path    session.Path
-	gate    session.Decision
-	judged  int64 // when the breaker was asked, unix ms
-	changed bool  // the fallback changed the user's bytes (never, so far)
+	branch *branch // nil until the commit of a new one
+	prior  session.State
+	create bool
+	al     session.Alignment
+	coming map[int]session.Returned
+	flight *flight
+	rows   bool
+	home   session.Home
+	path   session.Path
+	gate   session.Decision
+	judged int64 // when the breaker was asked, unix ms
 
 	// rewrite
 	plan   *session.Plan
