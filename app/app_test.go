@@ -230,12 +230,19 @@ func TestSecondProcessIsRefused(t *testing.T) {
 }
 
 // A runtime.json whose address now belongs to somebody else is not a running
-// Holdfast, and no command sends it the token.
+// Holdfast, and no command sends it the token; not even when the stranger has
+// learnt what health said there before.
 func TestStaleRuntimeIsNotTrusted(t *testing.T) {
+	for _, instance := range []string{"other", "mine"} {
+		t.Run(instance, func(t *testing.T) { staleRuntime(t, instance) })
+	}
+}
+
+func staleRuntime(t *testing.T, instance string) {
 	asked := make(chan string, 8)
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Header.Get("Authorization")
-		io.WriteString(w, `{"ok":true,"instance":"other"}`)
+		io.WriteString(w, `{"ok":true,"instance":"`+instance+`"}`)
 	}))
 	defer other.Close()
 	home := t.TempDir()

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"holdfast/core/guard"
@@ -55,8 +57,14 @@ func readRuntime(p Paths) (r Runtime, ok bool) {
 // that swaps takes longer.
 const healthTimeout = 3 * time.Second
 
+// healthBytes is more than health has to say.
+const healthBytes = 4 << 10
+
 // findRunning returns the process that serves this home. A runtime.json whose
-// address answers as somebody else, or not at all, is a dead process's.
+// address answers as somebody else, or not at all, is a dead process's. Another
+// user of the machine may have taken its port and know its instance, so it has
+// to show that it has the token before anybody sends it. A token that cannot be
+// read cannot be sent either.
 func findRunning(ctx context.Context, p Paths) (r Runtime, ok bool) {
 	r, ok = readRuntime(p)
 	if !ok {
@@ -68,13 +76,19 @@ func findRunning(ctx context.Context, p Paths) (r Runtime, ok bool) {
 	if err != nil {
 		return r, false
 	}
+	nonce := guard.NewSecret()
+	req.Header.Set(guard.ProveHeader, nonce)
 	res, err := loopbackClient().Do(req)
 	if err != nil {
 		return r, false
 	}
 	defer res.Body.Close()
+	token, err := os.ReadFile(p.tokenFile())
+	if err == nil && !guard.Proved(res.Header, strings.TrimSpace(string(token)), nonce) {
+		return r, false
+	}
 	var h struct{ Instance string }
-	return r, json.NewDecoder(res.Body).Decode(&h) == nil && h.Instance == r.Instance
+	return r, json.NewDecoder(io.LimitReader(res.Body, healthBytes)).Decode(&h) == nil && h.Instance == r.Instance
 }
 
 // loopbackClient speaks to our own listeners: never through a proxy, never

@@ -75,6 +75,27 @@ func ProxySecret(token string) string {
 	return hex.EncodeToString(m.Sum(nil)[:16])
 }
 
+// A program that is about to send the token asks first who listens: it sends
+// ProveHeader with something new, and ProofHeader of the answer can only come
+// from one that has the token. What health says can be learnt and repeated by
+// whoever takes a dead process's port.
+const (
+	ProveHeader = "X-Holdfast-Prove"
+	ProofHeader = "X-Holdfast-Proof"
+)
+
+// Proof shows that its maker has the token, and does not reveal it.
+func Proof(token, nonce string) string {
+	m := hmac.New(sha256.New, []byte(token))
+	m.Write([]byte("holdfast proof " + nonce))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// Proved reports whether an answer to nonce came from a holder of the token.
+func Proved(h http.Header, token, nonce string) bool {
+	return same(h.Get(ProofHeader), Proof(token, nonce))
+}
+
 // same compares secrets in constant time, their lengths included.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))

@@ -317,6 +317,23 @@ func TestServerLimits(t *testing.T) {
 	}
 }
 
+// Whoever has the token can show it to each asker anew, and nobody else can.
+func TestProof(t *testing.T) {
+	res := ask(inspector(&clock{time.Unix(0, 0)}).Wrap(yes(t)), "GET", HealthPath, "", ProveHeader+": n1")
+	if !Proved(res.Header, "tok", "n1") {
+		t.Errorf("no proof: %v", res.Header)
+	}
+	if Proved(res.Header, "tok", "n2") || Proved(res.Header, "tok2", "n1") || Proved(http.Header{}, "tok", "n1") {
+		t.Error("a proof is taken for another one")
+	}
+	if strings.Contains(Proof("tok", "proxy path"), ProxySecret("tok")) {
+		t.Error("a proof reveals the proxy secret")
+	}
+	if res := ask(inspector(&clock{time.Unix(0, 0)}).Wrap(yes(t)), "GET", HealthPath, "", ProveHeader+": n1", "Host: evil.example"); res.Header.Get(ProofHeader) != "" {
+		t.Error("a rebound name gets a proof")
+	}
+}
+
 func TestSecrets(t *testing.T) {
 	a, b := NewSecret(), NewSecret()
 	if a == b || len(a) != 64 {

@@ -98,6 +98,9 @@ func (g *Inspector) Wrap(next http.Handler) http.Handler {
 			g.refuse(w, r, bad)
 			return
 		}
+		if nonce := r.Header.Get(ProveHeader); nonce != "" {
+			w.Header().Set(ProofHeader, Proof(g.token, nonce))
+		}
 		if r.URL.Path == LoginPath && r.Method == http.MethodPost {
 			g.login(w, r)
 			return
