@@ -43,8 +43,14 @@ func (s shelf) Sessions(context.Context, string, int, int) ([]session.SessionVie
 
 func (s shelf) Degrades(context.Context, int64) ([]session.DegradeView, error) { return nil, nil }
 
-func (s shelf) Body(context.Context, int64, string) (api.Body, error) {
-	return api.Body{}, session.ErrNotKept
+// shelfBody is what every request said.
+const shelfBody = `{"model":"m","messages":[]}`
+
+func (s shelf) Body(_ context.Context, _ int64, part string) (api.Body, error) {
+	if part == "response" {
+		return api.Body{}, session.ErrNotKept
+	}
+	return api.Body{Bytes: []byte(shelfBody), Type: "application/json"}, nil
 }
 
 // site of one session, with the guard that lets a browser in.
@@ -223,7 +229,7 @@ func TestForgedForms(t *testing.T) {
 	h := newHouse(t)
 	token := h.guard.FormToken()
 	forms := []string{"/ui/bypass", "/ui/rollout", "/ui/settings", "/ui/theme", "/ui/cache/clear", "/ui/cache/prune", "/ui/connect/claude",
-		"/ui/sessions/" + h.ledger + "/delete", "/ui/sessions/" + h.ledger + "/verify", "/ui/settings/check", "/ui/settings/test"}
+		"/ui/sessions/" + h.ledger + "/delete", "/ui/sessions/" + h.ledger + "/verify", "/ui/turns/1/replay", "/ui/settings/check", "/ui/settings/test"}
 	for _, p := range forms {
 		for name, heads := range map[string][]string{
 			"no token": nil, "foreign origin": {"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, "null origin": {"Origin: null", "Sec-Fetch-Site: cross-site"},

@@ -94,7 +94,7 @@ type site struct {
 
 // register is the table of pages. A view is read, an act changes something.
 func (s *site) register(mux *http.ServeMux) {
-	ss := &sessions.Pages{Source: sessionSource{s.Ledger, s.API.Bytes}, Now: s.Now, Form: s.Guard.FormToken, BaseURL: s.BaseURL}
+	ss := &sessions.Pages{Source: sessionSource{s.Ledger, s.API.Bytes}, Now: s.Now, Form: s.Guard.FormToken, BaseURL: s.BaseURL, Routes: s.replayRoutes}
 	ov := &overview.Pages{Source: overviewSource{s}, Now: s.Now, Form: s.Guard.FormToken}
 	dg := &degrades.Pages{Source: s.Ledger, Now: s.Now}
 	fr := &overview.First{Desk: overviewSource{s}, Base: ov}
@@ -132,6 +132,7 @@ func (s *site) register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /ui/settings/check", s.checked(s.part(s.checkSetting)))
 	mux.HandleFunc("POST /ui/settings/test", s.checked(s.part(s.testRoute)))
 	mux.HandleFunc("POST /ui/sessions/{id}/verify", s.checked(s.show(s.verify(ss))))
+	mux.HandleFunc("POST /ui/turns/{id}/replay", s.checked(s.show(s.replay(ss))))
 	mux.HandleFunc("GET /ui/elements/{hash}", s.part(ss.Element))
 	mux.HandleFunc("GET /ui/turns/{id}/{file}", s.file(ss.File))
 	mux.Handle("GET "+assets.Prefix, s.assets)

@@ -46,6 +46,8 @@ type Pages struct {
 	Form func() string
 	// BaseURL is where clients are pointed at: what a curl line calls.
 	BaseURL func() string
+	// Routes are those a turn can be sent to again.
+	Routes func() []string
 }
 
 func (p *Pages) now() int64 { return p.Now().UnixMilli() }

@@ -33,6 +33,8 @@ type turnView struct {
 	first   int // place of talk[0] in the body
 	events  []event
 	curl    string
+	routes  []string // it can be sent to again
+	form    string
 }
 
 // said is one entry of a body's conversation.
@@ -76,7 +78,7 @@ func oneOf(s string, known ...string) string {
 
 // turn reads everything but the bytes.
 func (p *Pages) turn(ctx context.Context, id int64) (*turnView, error) {
-	v := &turnView{now: p.now()}
+	v := &turnView{now: p.now(), routes: p.Routes(), form: p.Form()}
 	var err error
 	if v.turn, err = p.Source.TurnView(ctx, id); err != nil {
 		return nil, err
