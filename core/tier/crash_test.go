@@ -70,9 +70,9 @@ func reopened(t *testing.T, tpl string) (*lab, *faultfs.FS) {
 	return newLab(t, setup{dir: dir, limits: tight(), fs: f}), f
 }
 
-// TestEveryStep cuts off every change at every step it makes, in each of five
+// TestK60_K64_KV17_KV60_KV61_EveryStep cuts off every change at every step it makes, in each of five
 // ways: nothing wrong is served, the budget holds, and what was there before is.
-func TestEveryStep(t *testing.T) {
+func TestK60_K64_KV17_KV60_KV61_EveryStep(t *testing.T) {
 	tpl := furnished(t)
 	for name, act := range cutActs() {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestKVRoutes(t *testing.T) {
 		{"half an identity", "DELETE", "/hf/v1/kv", `{"model_identity":"` + id[:20] + `"}`, "", nil, 400, `"code":"model_identity"`, ""},
 		{"KV7 no target and no budget", "POST", "/hf/v1/kv/prune", "", "", tier.ErrNoTarget, 400, `use clear to delete everything`, "prune dry=false"},
 		{"below zero", "POST", "/hf/v1/kv/prune", `{"target_bytes":-1}`, "", nil, 400, `"code":"target"`, ""},
-		{"not JSON", "POST", "/hf/v1/kv/prune", `{`, "", nil, 400, `"code":"body"`, ""},
+		{"KV9 not JSON is a bad request, not an unknown command", "POST", "/hf/v1/kv/prune", `{`, "", nil, 400, `"code":"body"`, ""},
 		{"unknown member", "DELETE", "/hf/v1/kv", `{"models":1}`, "", nil, 400, `"code":"body"`, ""},
 		{"unreadable before off", "DELETE", "/hf/v1/kv", `[`, kv.StateOff, nil, 400, `"code":"body"`, ""},
 		{"off before identity", "DELETE", "/hf/v1/kv", `{"model_identity":""}`, kv.StateOff, nil, 409, `"code":"kv_not_active"`, ""},
