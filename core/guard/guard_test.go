@@ -317,6 +317,48 @@ func TestServerLimits(t *testing.T) {
 	}
 }
 
+// connection notes the deadlines of a request's connection.
+type connection struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+func (c *connection) SetReadDeadline(t time.Time) error {
+	c.deadlines = append(c.deadlines, t)
+	return nil
+}
+
+// A body that does not arrive holds no connection, not even a stranger's; one
+// that has arrived is worked on for as long as that takes.
+func TestSlowBodies(t *testing.T) {
+	for _, c := range []struct{ name, method, body, token, want string }{
+		{"a form", "POST", "a=b", "tok", "set lifted"},
+		{"a stranger's", "POST", "a=b", "", "set"},
+		{"none", "GET", "", "tok", ""},
+	} {
+		var body io.Reader
+		if c.body != "" {
+			body = strings.NewReader(c.body)
+		}
+		r := httptest.NewRequest(c.method, "/ui/theme", body)
+		r.Host = "127.0.0.1:4154"
+		r.Header.Set("Authorization", "Bearer "+c.token)
+		w := &connection{ResponseRecorder: httptest.NewRecorder()}
+		inspector(&clock{time.Unix(0, 0)}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if text, err := io.ReadAll(r.Body); err != nil || string(text) != c.body {
+				t.Errorf("%s: %q %v", c.name, text, err)
+			}
+		})).ServeHTTP(w, r)
+		var got []string
+		for _, d := range w.deadlines {
+			got = append(got, map[bool]string{true: "lifted", false: "set"}[d.IsZero()])
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: the deadline was %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // Whoever has the token can show it to each asker anew, and nobody else can.
 func TestProof(t *testing.T) {
 	res := ask(inspector(&clock{time.Unix(0, 0)}).Wrap(yes(t)), "GET", HealthPath, "", ProveHeader+": n1")

@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -94,6 +95,7 @@ func (g *Inspector) takeCode(code string) bool {
 func (g *Inspector) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
+		hurry(w, r)
 		if bad := g.check(r); bad != nil {
 			g.refuse(w, r, bad)
 			return
@@ -107,6 +109,33 @@ func (g *Inspector) Wrap(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bodyTime is how long a body may take to arrive: forms and small JSON, from
+// this machine.
+const bodyTime = 30 * time.Second
+
+// hurry bounds how long the body may take to arrive, for strangers too: the
+// server waits for the rest of one it has refused. The bound is lifted once the
+// body is here, because a deadline that passes later ends what is done with it.
+func hurry(w http.ResponseWriter, r *http.Request) {
+	to := http.NewResponseController(w)
+	if r.Body != nil && r.Body != http.NoBody && to.SetReadDeadline(time.Now().Add(bodyTime)) == nil {
+		r.Body = &hurried{r.Body, to}
+	}
+}
+
+type hurried struct {
+	io.ReadCloser
+	to *http.ResponseController
+}
+
+func (h *hurried) Read(p []byte) (int, error) {
+	n, err := h.ReadCloser.Read(p)
+	if err == io.EOF {
+		h.to.SetReadDeadline(time.Time{}) // what could be set can be lifted
+	}
+	return n, err
 }
 
 // refuse answers a browser that may be shown a page with one.
