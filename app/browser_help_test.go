@@ -154,7 +154,8 @@ func (b *tab) until(js string) {
 			return
 		}
 		if time.Now().After(end) {
-			b.t.Fatalf("never came true at %s: %s (%v)", eval[string](b, "location.href"), js, err)
+			b.t.Fatalf("never came true at %s: %s (%v); the focus is on %s", eval[string](b, "location.href"), js, err,
+				eval[string](b, "document.activeElement.outerHTML.slice(0, 160)"))
 		}
 	}
 }

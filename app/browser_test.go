@@ -302,8 +302,8 @@ func (x *exhibit) keys(b *tab) {
 			want := fill.Replace(c.At)
 			b.until(fmt.Sprintf("location.pathname.startsWith(%q) && %s", want, ready))
 		}
-		if c.Focus != "" && !eval[bool](b, fmt.Sprintf("document.activeElement.matches(%q)", c.Focus)) {
-			b.t.Errorf("%s: the focus is on %s, want %s", at, eval[string](b, "document.activeElement.outerHTML.slice(0, 160)"), c.Focus)
+		if c.Focus != "" { // a dialog closes when the browser comes to it
+			b.until(fmt.Sprintf("document.activeElement.matches(%q)", c.Focus))
 		}
 		b.clean(at)
 	}
