@@ -160,7 +160,6 @@ type playing struct {
 	summary demo.Summary
 	first   []time.Duration // time to the first byte of each turn
 	said    []string        // what the model replied, without ids
-	last    int             // messages in the last request
 }
 
 // playOnce plays the session; each is told every turn and may stop it.

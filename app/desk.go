@@ -22,6 +22,3 @@ func (a *App) desk(g *guard.Inspector, o AppOptions) *api.Desk {
 
 // Quit ends Run, which drains; it does not wait.
 func (a *App) Quit() { a.quitOnce.Do(func() { close(a.quit) }) }
-
-// onActivate says what brings the desktop forward; forward must not block.
-func (a *App) onActivate(forward func()) { a.activate.Store(&forward) }

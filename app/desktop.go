@@ -131,3 +131,6 @@ func (d *desk) standIn(ctx context.Context, hidden bool, forward <-chan struct{}
 		}
 	}
 }
+
+// onActivate says what brings the desktop forward; forward must not block.
+func (a *App) onActivate(forward func()) { a.activate.Store(&forward) }

@@ -24,8 +24,8 @@ func vendored() map[string]string {
 	}
 }
 
-// gen makes every generated file anew: pages, vendored assets, and what
-// go:generate lines ask for.
+// gen makes every generated file anew: pages, vendored assets, and what the
+// directives in the code ask for.
 func gen(r *runner, _ []string) error {
 	return r.all([]job{
 		{"install npm", r.needNpm},
