@@ -215,7 +215,7 @@ func (p *packaging) numbers() string {
 // signer writes a script that signs with a certificate made for this run. It
 // shows that signing works; a release is signed with the owner's own.
 func (p *packaging) signer() error {
-	err := p.sh(p.stage, nil, "openssl", "req", "-x509", "-newkey", "rsa:3072", "-nodes", "-quiet", "-days", "30", "-keyout", "key.pem", "-out", "cert.pem",
+	err := p.sh(p.stage, nil, "openssl", "req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "30", "-keyout", "key.pem", "-out", "cert.pem",
 		"-subj", "/CN=Holdfast test signature", "-addext", "extendedKeyUsage=codeSigning")
 	if err != nil {
 		return err

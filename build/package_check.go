@@ -165,7 +165,8 @@ func (p *packaging) checkWine() error {
 	if err != nil || len(installed) != 1 {
 		return fmt.Errorf("installed in %q", installed)
 	}
-	for _, args := range [][]string{{"version"}, {"demo", "--fast"}} {
+	// Wine 8 cannot delete a tree the way Go does, so the demo keeps its home.
+	for _, args := range [][]string{{"version"}, {"demo", "--fast", "--keep"}} {
 		if err := wine(append([]string{filepath.Join(installed[0], "holdfast.exe")}, args...)...); err != nil {
 			return fmt.Errorf("holdfast %s: %w", args[0], err)
 		}
