@@ -200,7 +200,7 @@ func (e *engine) status(ctx context.Context) (api.Status, error) {
 	out := api.Status{
 		Version: version(), UptimeS: int64(time.Since(e.started).Seconds()), Bypass: c.Bypass,
 		Rollout: api.RolloutStatus{Mode: c.Rollout.Mode, Percent: c.Rollout.Percent, Evidence: ev},
-		Traffic: api.Traffic{Seen: st.Seen, Decrypted: st.Seen, Skipped: st.Skipped, InFlight: st.InFlight, FailedRecent: st.FailedRecent},
+		Traffic: api.Traffic{Seen: st.Seen, Decrypted: st.Seen, Folded: st.Folded, Skipped: st.Skipped, InFlight: st.InFlight, FailedRecent: st.FailedRecent},
 		Chain: api.ChainStatus{
 			Gates: st.Gates, Breaker: breaker,
 			Tripwire: api.Tripwire{Sampled: st.Sampled, Equal: st.Equal, Drift: st.Drift, Diff: st.Diff, Skipped: st.TripwireSkipped},

@@ -399,6 +399,9 @@ func TestFold(t *testing.T) {
 			t.Error("the reasoning of the private round is gone")
 		}
 		g.replaysWhole(third)
+		if n := g.chain.Status().Folded; n == 0 {
+			t.Error("no call is counted as folded")
+		}
 		g.restart()
 		if again := string(k.ask()[0]); again != third {
 			n := commonPrefix(again, third)

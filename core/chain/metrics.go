@@ -13,6 +13,7 @@ import (
 // outlive the process.
 type metrics struct {
 	seen, inFlight atomic.Int64
+	folded         atomic.Int64 // model calls whose view held a carrier
 
 	mu       sync.Mutex
 	skipped  map[string]int64
@@ -48,6 +49,9 @@ func (m *metrics) opened(x *Exchange) {
 
 func (m *metrics) closed(x *Exchange) {
 	m.inFlight.Add(-1)
+	if slices.ContainsFunc(x.view, func(v session.ViewItem) bool { return v.Block != 0 }) {
+		m.folded.Add(1)
+	}
 	if x.traffic.Side {
 		m.skip("side_request")
 	}
@@ -101,6 +105,7 @@ func (m *metrics) commit(took float64) {
 // Status is the chain's part of the status object.
 type Status struct {
 	Seen, InFlight, FailedRecent int64
+	Folded                       int64 // model calls whose view held a carrier
 	Skipped                      map[string]int64
 	Gates                        map[string]int64 // always R1 to R4
 	Sampled, Equal, Drift, Diff  int64
@@ -115,7 +120,7 @@ func (c *Chain) Status() Status {
 	m := c.metrics
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Status{Seen: m.seen.Load(), InFlight: m.inFlight.Load(), FailedRecent: int64(len(recent(m.failures, c.now()))),
+	s := Status{Seen: m.seen.Load(), InFlight: m.inFlight.Load(), FailedRecent: int64(len(recent(m.failures, c.now()))), Folded: m.folded.Load(),
 		Skipped: map[string]int64{}, Gates: map[string]int64{}, MemoryBytes: c.memory.bytes(), Groups: c.groups.evidence()}
 	for k, v := range m.skipped {
 		s.Skipped[k] = v
