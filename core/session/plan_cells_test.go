@@ -116,7 +116,7 @@ func TestHeadOfATurn(t *testing.T) {
 	if h.Model != "model" || h.Wire != "w" || !h.Tools || h.Window != 500 || h.CreatedAt != 77 || h.LastSeen != 77 || h.ListTurn != 9 || h.Version != 1 {
 		t.Errorf("%+v", h)
 	}
-	if h.Title != strings.Repeat("ä", 80) {
+	if h.Title != strings.Repeat("ä", 79)+"…" {
 		t.Errorf("title %q", h.Title)
 	}
 	if h.ListLen != 2 || h.ListSum != ChainSum(in.Keys) {
