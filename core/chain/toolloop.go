@@ -13,6 +13,7 @@ import (
 	"holdfast/core/session"
 	"holdfast/core/upstream"
 	"holdfast/core/wire"
+	"holdfast/core/wire/sse"
 )
 
 const (
@@ -77,10 +78,14 @@ func (c *Chain) looped(ctx context.Context, x *Exchange, resp *http.Response) *h
 	if !stream && !strings.Contains(kind, "json") {
 		return nil
 	}
+	begun := &beginning{ReadCloser: resp.Body, read: new(bytes.Buffer)}
+	resp.Body = begun
 	body, err := upstream.Decoded(resp)
-	if err != nil {
+	if err != nil { // what was read of it is the client's too
+		resp.Body = readCloser{io.MultiReader(begun.read, begun.ReadCloser), begun}
 		return nil
 	}
+	begun.read = nil
 	r, w := io.Pipe()
 	l := &loop{c: c, x: x, ctx: ctx, stream: stream, out: w, spoke: time.Now(),
 		wire: codec.Loop(stream, wire.LoopOptions{Own: x.ownTools(), Note: emptyNote})}
@@ -89,15 +94,40 @@ func (c *Chain) looped(ctx context.Context, x *Exchange, resp *http.Response) *h
 	return plainReply(resp, r, stream)
 }
 
-// plainReply is a reply whose body is r, of no known length and encoding.
+// beginning keeps what is read of a body while read is there.
+type beginning struct {
+	io.ReadCloser
+	read *bytes.Buffer
+}
+
+func (b *beginning) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.read != nil {
+		b.read.Write(p[:n])
+	}
+	return n, err
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// plainReply is a reply whose body is r, of no known length and encoding. One
+// that is not streamed comes at once and gets its length, unless it is too long
+// to be read: a megabyte of gzip can be a gigabyte of reply.
 func plainReply(resp *http.Response, r io.Reader, stream bool) *http.Response {
 	out := *resp
 	out.Header = resp.Header.Clone()
 	out.Header.Del("Content-Encoding")
 	out.Header.Del("Content-Length")
 	out.Body, out.ContentLength = io.NopCloser(r), -1
-	if !stream { // all of it comes at once
-		b, err := io.ReadAll(r)
+	if !stream {
+		b, err := io.ReadAll(io.LimitReader(r, sse.MaxReply))
+		if err == nil && len(b) == sse.MaxReply {
+			out.Body = io.NopCloser(io.MultiReader(bytes.NewReader(b), r))
+			return &out
+		}
 		out.Body = io.NopCloser(io.MultiReader(bytes.NewReader(b), failing{err}))
 		if err == nil {
 			out.ContentLength = int64(len(b))

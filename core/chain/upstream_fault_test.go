@@ -25,6 +25,7 @@ import (
 	"holdfast/core/session"
 	"holdfast/core/upstream"
 	"holdfast/core/usage"
+	"holdfast/core/wire/sse"
 )
 
 // faultClient neither decodes, follows nor keeps connections.
@@ -604,6 +605,33 @@ func TestLongReply(t *testing.T) {
 	}
 	if _, err := chain.Replay(t.Context(), g.db, turn.ID, chain.Response); !errors.Is(err, session.ErrNotKept) || !strings.Contains(err.Error(), "8 MiB") {
 		t.Errorf("replay: %v", err)
+	}
+}
+
+// TestHeldReplies: a reply that is read whole before it is passed on still
+// passes whole when it cannot be: too long to be read, or not in the encoding
+// it names.
+func TestHeldReplies(t *testing.T) {
+	g := newRig(t, config.On)
+	long := `{"type":"message","pad":"` + strings.Repeat("x", sse.MaxReply) + `"}`
+	for name, c := range map[string]struct {
+		coding, body string
+		length       int64
+	}{
+		"short": {"", `{"type":"message"}`, 18}, "long": {"", long, -1}, "not gzip": {"gzip", `{"type":"message"}`, 18},
+	} {
+		g.setAnswer(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if c.coding != "" {
+				w.Header().Set("Content-Encoding", c.coding)
+			}
+			w.Header().Set("Content-Length", fmt.Sprint(len(c.body)))
+			io.WriteString(w, c.body)
+		})
+		resp, got, err := g.do(g.request(t.Context(), "POST", anthropicPath, anthropicBody(user("q")), sessionHeader, "held"+name))
+		if err != nil || string(got) != c.body || resp.ContentLength != c.length || resp.Header.Get("Content-Encoding") != c.coding {
+			t.Errorf("%s: %d of %d bytes, length %d, encoding %q, %v", name, len(got), len(c.body), resp.ContentLength, resp.Header.Get("Content-Encoding"), err)
+		}
 	}
 }
 
