@@ -141,10 +141,15 @@ func (a *API) kvChange(w http.ResponseWriter, r *http.Request) (c KVChange, mode
 	return c, &id, nil
 }
 
-// readOptionalJSON is readJSON for a body that may be empty.
+// readOptionalJSON is readJSON for a body that may be empty. One that did not
+// arrive is not empty: to a clear that would mean everything.
 func readOptionalJSON(w http.ResponseWriter, r *http.Request, to any) error {
 	var head bytes.Buffer
-	if n, _ := head.ReadFrom(http.MaxBytesReader(w, r.Body, controlBytes)); n == 0 {
+	n, err := head.ReadFrom(http.MaxBytesReader(w, r.Body, controlBytes))
+	if err != nil {
+		return badRequest("body", "The body did not arrive whole, or is too long.", "Nothing was changed; send it again.")
+	}
+	if n == 0 {
 		return nil
 	}
 	r.Body = readCloser{&head}

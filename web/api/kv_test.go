@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"holdfast/core/content"
 	"holdfast/core/kv"
@@ -97,6 +100,20 @@ func TestKVRoutes(t *testing.T) {
 				t.Errorf("%d %s\nasked %q, want %d %s %q", w.Code, w.Body, s.asked, c.status, c.has, c.asked)
 			}
 		})
+	}
+}
+
+// A body that breaks off is no empty one, which would clear every model.
+func TestKVBrokenBody(t *testing.T) {
+	a, h := newAPI(&shelf{}, &knobs{})
+	s := newStore()
+	a.Tier = s
+	for _, body := range []io.Reader{iotest.ErrReader(io.ErrUnexpectedEOF), strings.NewReader(strings.Repeat(" ", controlBytes+1))} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("DELETE", "/hf/v1/kv", body))
+		if w.Code != 400 || s.asked != "" {
+			t.Errorf("%d %s, the tier was asked %q", w.Code, w.Body, s.asked)
+		}
 	}
 }
 
