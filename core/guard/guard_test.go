@@ -359,6 +359,21 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
+// The proxy reads bodies for as long as they take, but not those it refuses.
+func TestSlowBodiesOfStrangers(t *testing.T) {
+	for host, want := range map[string]int{"127.0.0.1:4153": 0, "evil.example": 1} {
+		r := httptest.NewRequest("POST", "/v1/messages", strings.NewReader("{}"))
+		r.Host = host
+		w := &connection{ResponseRecorder: httptest.NewRecorder()}
+		none := func() []string { return nil }
+		p := &Proxy{Origins: none, Secret: func() string { return "" }, Forward: func() bool { return false }}
+		p.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if len(w.deadlines) != want {
+			t.Errorf("%s: %d deadlines, want %d", host, len(w.deadlines), want)
+		}
+	}
+}
+
 // Whoever has the token can show it to each asker anew, and nobody else can.
 func TestProof(t *testing.T) {
 	res := ask(inspector(&clock{time.Unix(0, 0)}).Wrap(yes(t)), "GET", HealthPath, "", ProveHeader+": n1")

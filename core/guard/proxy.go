@@ -29,7 +29,7 @@ type Proxy struct {
 func (p *Proxy) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if bad := p.check(r); bad != nil {
-			refuse(w, r, bad, p.Refused)
+			p.refuse(w, r, bad)
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" {
@@ -41,11 +41,17 @@ func (p *Proxy) Wrap(next http.Handler) http.Handler {
 		}
 		r, bad := p.unlock(r)
 		if bad != nil {
-			refuse(w, r, bad, p.Refused)
+			p.refuse(w, r, bad)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refuse answers without waiting long for a body that nobody will read.
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, bad *Problem) {
+	hurry(w, r)
+	refuse(w, r, bad, p.Refused)
 }
 
 func refuse(w http.ResponseWriter, r *http.Request, bad *Problem, tell func(*http.Request, *Problem)) {
