@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,7 +17,9 @@ import (
 	llama "holdfast/core/engine"
 	"holdfast/core/kv"
 	"holdfast/core/local"
+	"holdfast/core/session"
 	"holdfast/core/upstream"
+	"holdfast/core/usage"
 	"holdfast/web/api"
 )
 
@@ -151,6 +154,25 @@ type attached struct{ client *llama.Client }
 
 func (a attached) Running(context.Context) (llama.Running, error) {
 	return llama.Running{Client: a.client, Life: 1}, nil
+}
+
+// prompt tells where a session's last prompt is: as the engine says that was
+// asked last, where the session went from one to another. No engine is started
+// or asked for it.
+func (h *kvHouse) prompt(ledger string) (out session.KVPrompt, ok bool) {
+	h.mu.Lock()
+	drivers := slices.Collect(maps.Values(h.drivers))
+	h.mu.Unlock()
+	var last local.Prompt
+	for _, d := range drivers {
+		if d.engine == nil {
+			continue
+		}
+		if p, known := d.engine.Prompt(ledger); known && (!ok || p.At.After(last.At)) {
+			last, ok = p, true
+		}
+	}
+	return session.KVPrompt{Total: usage.Tokens(last.Total), Resident: usage.Tokens(last.Resident), Disk: usage.Tokens(last.Disk)}, ok
 }
 
 // warnings are what is in the way of the engines, a line each.

@@ -13,11 +13,13 @@ import (
 
 // views is the ledger as the API reads it: views as they are stored, and bytes
 // rebuilt by the chain's replay. Busy names sessions that must not be deleted
-// now; mode is the rollout in force.
+// now; mode is the rollout in force; prompt tells where a session's last prompt
+// is, ok being false where no local engine knows.
 type views struct {
 	*ledger.DB
-	busy func(ledger string) bool
-	mode func() session.Rollout
+	busy   func(ledger string) bool
+	mode   func() session.Rollout
+	prompt func(ledger string) (p session.KVPrompt, ok bool)
 }
 
 // degradeLimit is how many degrade rows one answer carries.
@@ -52,6 +54,22 @@ func (v views) route(s *session.SessionView) {
 	if s.Mode != session.Unsigned {
 		s.Route = session.RouteOf(v.mode(), s.Member)
 	}
+}
+
+// Coverage is one picture with the KV tier's inventory: which positions of the
+// present prefix are in a local engine, on disk or nowhere.
+func (v views) Coverage(ctx context.Context, id string) (session.CoverageView, error) {
+	c, err := v.DB.Coverage(ctx, id)
+	if err != nil {
+		return c, err
+	}
+	p, ok := v.prompt(id)
+	if !ok {
+		return c, nil
+	}
+	rows, err := v.RowViews(ctx, id)
+	c.KV = session.KVRuns(rows, c.PosHi, p)
+	return c, err
 }
 
 // Turns of a session there is not are an error, not an empty page.

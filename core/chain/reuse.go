@@ -3,6 +3,7 @@ package chain
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"holdfast/core/upstream"
 	"holdfast/core/usage"
@@ -12,13 +13,24 @@ import (
 // receipt goes. The first of a reply's rounds tells what was restored; the later
 // ones find it in the engine.
 func (x *Exchange) call() upstream.Call {
-	call := upstream.Call{Report: func(r usage.Receipt) {
+	call := x.caller()
+	call.Report = func(r usage.Receipt) {
 		if x.done.Receipt == nil {
 			x.done.Receipt = &r
 		}
-	}}
-	if x.next != nil {
-		call.Conversation, call.Branch = x.next.Head.Ledger, strconv.Itoa(x.next.Head.Branch)
+	}
+	return call
+}
+
+// caller names the conversation of a call that reports nothing.
+func (x *Exchange) caller() (call upstream.Call) {
+	if x.next == nil {
+		return call
+	}
+	h := &x.next.Head
+	call.Conversation, call.Branch = h.Ledger, strconv.Itoa(h.Branch)
+	if h.CreatedAt > 0 {
+		call.Since = time.UnixMilli(h.CreatedAt)
 	}
 	return call
 }
@@ -38,5 +50,5 @@ func (c *Chain) warm(x *Exchange) {
 		c.log.Warn("the prompt after a fold could not be rendered ahead", "turn", x.id, "err", err)
 		return
 	}
-	w.Warm(x.target.URL.Path, body)
+	w.Warm(x.caller(), x.target.URL.Path, body)
 }

@@ -28,7 +28,7 @@ func (w *warmer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func (w *warmer) Warm(path string, body []byte) {
+func (w *warmer) Warm(_ upstream.Call, path string, body []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ahead = append(w.ahead, path+" "+string(body))

@@ -27,6 +27,9 @@ type fake struct {
 	mu    sync.Mutex
 	slots [][]string
 	seen  []string // calls, by path and slot
+	asked []string // chat bodies
+	// template is the chat template it says it has.
+	template string
 	// reply is the chat reply; "" for a plain one. hold delays replies until it is
 	// closed, nil for none.
 	reply string
@@ -45,7 +48,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	switch {
 	case r.URL.Path == "/props":
-		fmt.Fprintf(w, `{"total_slots":%d,"build_info":"fake","model_path":"","default_generation_settings":{"n_ctx":4096}}`, len(f.slots))
+		fmt.Fprintf(w, `{"total_slots":%d,"build_info":"fake","model_path":"","chat_template":%q,"default_generation_settings":{"n_ctx":4096}}`, len(f.slots), f.template)
 	case r.URL.Path == "/apply-template":
 		json.NewEncoder(w).Encode(map[string]string{"prompt": render(body)})
 	case r.URL.Path == "/tokenize":
@@ -77,6 +80,12 @@ func (f *fake) calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string{}, f.seen...)
+}
+
+func (f *fake) bodies() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string{}, f.asked...)
 }
 
 func idOf(word string) int {
@@ -112,6 +121,7 @@ func (f *fake) chat(w http.ResponseWriter, body []byte) {
 	words := strings.Fields(render(body))
 	cached := 0
 	f.mu.Lock()
+	f.asked = append(f.asked, string(body))
 	if in.Slot != nil {
 		held := f.slots[*in.Slot]
 		for cached < min(len(held), len(words)) && held[cached] == words[cached] {

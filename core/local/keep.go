@@ -29,9 +29,7 @@ func (e *Engine) tick() {
 			return
 		case <-every.C:
 		}
-		e.mu.Lock()
-		l := e.life
-		e.mu.Unlock()
+		l := e.life.Load()
 		if l == nil {
 			continue
 		}
@@ -80,6 +78,7 @@ func (e *Engine) settleStable(ctx context.Context, l *life, id, gen int) error {
 			return nil
 		case ids != nil:
 			l.slots.note(id, gen, func(s *slot) { s.held, s.stable = ids, stable })
+			e.prompts.learn(now.sent, ids, kv.Tokens(len(ids)))
 			continue
 		}
 		var err error
@@ -193,9 +192,7 @@ func (s saver) Save(ctx context.Context, id int) (path string, tokens int, size 
 // Flush saves what the slots hold and is not on disk yet, tails included: the
 // engine is about to end. It stops at ctx.
 func (e *Engine) Flush(ctx context.Context) {
-	e.mu.Lock()
-	l := e.life
-	e.mu.Unlock()
+	l := e.life.Load()
 	if l == nil || e.o.Tier == nil {
 		return
 	}

@@ -33,6 +33,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/core/content"
@@ -77,8 +78,12 @@ type Engine struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu   sync.Mutex // guards life
-	life *life      // of the engine, nil before the first contact
+	// mu is held over the first contact with a life, so that there is one; who
+	// only looks takes life as it is.
+	mu   sync.Mutex
+	life atomic.Pointer[life] // of the engine, nil before the first contact
+
+	prompts *prompts
 
 	speed speeds
 	work  sync.WaitGroup // probes and reckonings behind replies
@@ -91,7 +96,7 @@ func New(o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	e := &Engine{o: o, log: o.Log.With("route", o.Route), now: o.Now}
+	e := &Engine{o: o, log: o.Log.With("route", o.Route), now: o.Now, prompts: newPrompts()}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	if o.Tier != nil {
 		e.work.Go(e.tick)
@@ -119,6 +124,8 @@ type life struct {
 	props  engine.Props
 	slots  *slots
 	model  kv.ModelIdentity
+	// dated says that prompts hold a date unless one is set.
+	dated bool
 	// quick is closed once all is known, or what is left to find out takes long:
 	// requests wait for it, or the first one after a restart would come too early.
 	quick     chan struct{}
@@ -160,15 +167,15 @@ func (e *Engine) contact(ctx context.Context) (*life, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.life != nil && e.life.number == run.Life {
-		return e.life, nil
+	if l := e.life.Load(); l != nil && l.number == run.Life {
+		return l, nil
 	}
 	props, err := run.Client.Props(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{number: run.Life, client: run.Client, props: props, slots: newSlots(props.TotalSlots), closed: kv.MissStarting, quick: make(chan struct{})}
-	e.life = l
+	l := &life{number: run.Life, client: run.Client, props: props, slots: newSlots(props.TotalSlots), dated: dated(props), closed: kv.MissStarting, quick: make(chan struct{})}
+	e.life.Store(l)
 	e.log.Info("a local engine", "build", props.Build, "slots", props.TotalSlots, "context", props.Defaults.Context)
 	e.work.Go(func() { e.identify(l) })
 	return l, nil
@@ -176,11 +183,7 @@ func (e *Engine) contact(ctx context.Context) (*life, error) {
 
 // lost forgets a life that does not answer any more.
 func (e *Engine) lost(l *life) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.life == l {
-		e.life = nil
-	}
+	e.life.CompareAndSwap(l, nil)
 }
 
 // identify works out what the engine and its model are, and whether its states
@@ -282,9 +285,7 @@ type Condition struct {
 
 // Condition tells without waiting; ok is false before the first contact.
 func (e *Engine) Condition() (c Condition, ok bool) {
-	e.mu.Lock()
-	l := e.life
-	e.mu.Unlock()
+	l := e.life.Load()
 	if l == nil {
 		return Condition{Route: e.o.Route}, false
 	}

@@ -234,9 +234,7 @@ func TestK41_KV45_AnEngineGoesAway(t *testing.T) {
 		}
 		return engine.Running{Client: engine.NewClient(at, ""), Life: lives}, nil
 	})
-	e.mu.Lock()
-	e.life = nil
-	e.mu.Unlock()
+	e.life.Store(nil)
 	if _, err := e.contact(t.Context()); err == nil {
 		t.Fatal("nobody answers there")
 	}
@@ -373,7 +371,7 @@ func TestWarmAfterFold(t *testing.T) {
 	long := words(100, "tide")
 	ask(t, e, "POST", "/v1/chat/completions", chatBody(false, long, "long reply", "long question"))
 	folded := chatBody(false, long, "summary", "then")
-	if err := e.warm(chatWire{}, []byte(folded)); err != nil {
+	if err := e.warm(chatWire{}, []byte(folded), unreported, &sent{}); err != nil {
 		t.Fatal(err)
 	}
 	r := ask(t, e, "POST", "/v1/chat/completions", chatBody(false, long, "summary", "then", "So be it.", "next"))
@@ -383,7 +381,7 @@ func TestWarmAfterFold(t *testing.T) {
 	if r.receipt.Restored < 105 {
 		t.Errorf("%+v", r.receipt)
 	}
-	if err := e.warm(chatWire{}, []byte(chatBody(false, words(100, "ebb")))); err != nil {
+	if err := e.warm(chatWire{}, []byte(chatBody(false, words(100, "ebb"))), unreported, &sent{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(f.calls()); n != 3 {

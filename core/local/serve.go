@@ -41,10 +41,14 @@ func (e *Engine) attempt(r *http.Request, w clientWire, req request, call upstre
 	if err != nil {
 		return nil, err
 	}
+	if l.dated {
+		req.body = pin(req.body, call)
+	}
 	t, err := e.place(ctx, l, req, call, cold)
 	if err != nil {
 		return nil, err
 	}
+	t.sending()
 	resp, err := l.client.Post(ctx, "/v1/chat/completions", forwarded(r.Header), t.body(req))
 	if err != nil {
 		t.abandon()

@@ -27,6 +27,8 @@ type slot struct {
 	// called tools, so that the next request goes on exactly there.
 	convo, branch string
 	open          bool
+	// sent is the prompt it took last, nil for none.
+	sent *sent
 	// stable is how much of it the next turn will find again, 0 when not yet
 	// worked out.
 	stable kv.Tokens
@@ -164,6 +166,16 @@ func (s *slots) peek(id int) (copy slot, ok bool) {
 		return slot{}, false
 	}
 	return *s.list[id], true
+}
+
+// contents are what the slots certainly hold, busy ones too.
+func (s *slots) contents() (held [][]kv.Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sl := range s.list {
+		held = append(held, sl.held)
+	}
+	return held
 }
 
 // change changes a slot by the one who took it: others look at what busy slots

@@ -25,6 +25,7 @@ type ticket struct {
 	yield context.CancelFunc // of a warm-up, which anybody may end
 
 	ids       []kv.Token // of the prompt; nil where it only goes on
+	sent      *sent      // what is remembered of the prompt, nil before it is sent
 	same      bool       // another request is at work on the same prompt
 	source    usage.Reused
 	promised  kv.Tokens
@@ -62,6 +63,7 @@ func (t *ticket) hear(data []byte) {
 	}
 	if in.Progress != nil {
 		t.proof(kv.Tokens(in.Progress.Cached))
+		t.long(kv.Tokens(in.Progress.Total))
 	}
 	for _, c := range in.Choices {
 		if c.Finish != "" {
@@ -70,6 +72,7 @@ func (t *ticket) hear(data []byte) {
 	}
 	if in.Timings != nil {
 		t.timings = in.Timings
+		t.long(in.Timings.Cached + in.Timings.Prompt)
 	}
 }
 
@@ -144,7 +147,7 @@ func (t *ticket) remember() {
 			s.held = t.ids
 		}
 		s.body, s.open, s.used = t.req.body, t.reason == "tool_calls", t.e.now()
-		s.convo, s.branch = t.call.Conversation, t.call.Branch
+		s.convo, s.branch, s.sent = t.call.Conversation, t.call.Branch, t.sent
 		s.stable, s.gen = 0, s.gen+1
 		gen = s.gen
 	})

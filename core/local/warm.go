@@ -8,27 +8,32 @@ import (
 
 	"holdfast/core/kv"
 	"holdfast/core/upstream"
+	"holdfast/core/usage"
 )
 
 // Warm computes the prompt of a request that is expected, in the slot that holds
 // most of it, while that slot is idle. Any request ends it: what was computed by
-// then stays in the slot.
-func (e *Engine) Warm(path string, body []byte) {
+// then stays in the slot. Until the prompt is rendered nothing is known of the
+// conversation's present one: the last is not what will be sent.
+func (e *Engine) Warm(call upstream.Call, path string, body []byte) {
 	if e.o.Tier == nil {
 		return
 	}
+	call.Report = func(usage.Receipt) {}
+	next := &sent{conversation: call.Conversation, at: e.now()}
+	e.prompts.put(next)
 	var w clientWire = chatWire{}
 	if strings.HasSuffix(strings.TrimRight(path, "/"), "/messages") {
 		w = messagesWire{}
 	}
 	e.work.Go(func() {
-		if err := e.warm(w, body); err != nil && e.ctx.Err() == nil {
+		if err := e.warm(w, body, call, next); err != nil && e.ctx.Err() == nil {
 			e.log.Debug("a prompt was not computed ahead", "err", err)
 		}
 	})
 }
 
-func (e *Engine) warm(w clientWire, body []byte) error {
+func (e *Engine) warm(w clientWire, body []byte, call upstream.Call, next *sent) error {
 	req, err := w.request(body)
 	if err != nil {
 		return err
@@ -39,11 +44,15 @@ func (e *Engine) warm(w clientWire, body []byte) error {
 	if err != nil {
 		return err
 	}
+	if l.dated {
+		req.body = pin(req.body, call)
+	}
 	ids, err := promptOf(ctx, l.client, req.body)
 	if err != nil {
 		return err
 	}
-	t := &ticket{e: e, life: l, req: req, ids: ids, yield: cancel, call: upstream.CallOf(ctx), begun: e.now()}
+	e.prompts.rendered(next, ids, l)
+	t := &ticket{e: e, life: l, req: req, ids: ids, sent: next, yield: cancel, call: call, begun: e.now()}
 	if t.slot = t.own(); t.slot == nil {
 		return nil // nobody has been there; the disk is the request's affair
 	}

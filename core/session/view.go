@@ -151,7 +151,7 @@ type CheckpointView struct {
 type KVView struct {
 	From  int64  `json:"from"`
 	To    int64  `json:"to"`
-	State string `json:"state"`
+	State string `json:"state"` // KVResident, KVDisk or KVCold
 }
 
 // TurnView is the JSON object turn.

@@ -121,6 +121,21 @@ func (m *Manager) Stored(state kv.StateIdentity, tokens []kv.Token) int {
 	return m.longest(state, tokens).Tokens
 }
 
+// Restorable is Stored for a person who looks: nothing where the store cannot be
+// used now, or where it is too short to be restored.
+func (m *Manager) Restorable(state kv.StateIdentity, tokens []kv.Token) kv.Tokens {
+	if m.off || !m.usable() {
+		return 0
+	}
+	n := kv.Tokens(m.Stored(state, tokens))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n < m.limits.MinTokens {
+		return 0
+	}
+	return n
+}
+
 func (m *Manager) longest(state kv.StateIdentity, tokens []kv.Token) kv.Match {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"holdfast/core/usage"
 )
@@ -19,8 +20,9 @@ func (c *Client) Route(sender func(route string) Sender) { c.sender = sender }
 // A Warmer is a sender that can compute a prompt before it is asked for.
 type Warmer interface {
 	// Warm computes the prompt of a body that the path would be called with, when
-	// nobody else wants the engine. It does not wait.
-	Warm(path string, body []byte)
+	// nobody else wants the engine. Nothing is reported to the call. It does not
+	// wait.
+	Warm(call Call, path string, body []byte)
 }
 
 // Warmer is the warmer behind a target, nil for an upstream that is not ours to
@@ -37,6 +39,8 @@ func (c *Client) Warmer(t *Target) Warmer {
 type Call struct {
 	// Conversation and Branch name what the request belongs to, "" for nothing.
 	Conversation, Branch string
+	// Since is when the conversation began, zero for nothing.
+	Since time.Time
 	// Report takes the receipt, at most once, before the reply's body ends.
 	Report func(usage.Receipt)
 }
