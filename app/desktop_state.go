@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,6 +162,11 @@ func (d *desk) heard(e event, now time.Time) {
 	switch {
 	case strings.HasPrefix(e.name, "turn."):
 		d.lastTurn = now
+	case e.name == "engine":
+		var v engineEnd
+		if json.Unmarshal(e.data, &v) == nil {
+			d.tell(ui.Event{Topic: ui.TopicEngine, About: v.Route + " " + strconv.FormatBool(v.Restarted), What: v.Route, Lasting: !v.Restarted}, now)
+		}
 	case e.name == "degrade":
 		var v session.DegradeView
 		if json.Unmarshal(e.data, &v) == nil && v.Scope != "group" {

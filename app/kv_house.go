@@ -40,9 +40,18 @@ type kvHouse struct {
 	// handover is the folder of managed engines' slot files, by engine name.
 	handover func(name string) (string, error)
 
+	publish func(kind string, v any)
+
 	mu      sync.Mutex // guards the rest
 	drivers map[string]*driver
 	closed  bool
+}
+
+// engineEnd is the event of an engine that ended unasked.
+type engineEnd struct {
+	Route     string `json:"route"`
+	Error     string `json:"error"`
+	Restarted bool   `json:"restarted"`
 }
 
 // driver is one local route.
@@ -60,7 +69,7 @@ func openKV(ctx context.Context, p Paths, s *Settings, log *slog.Logger, publish
 	if err != nil {
 		return nil, err
 	}
-	h := &kvHouse{cfg: s.Current, log: log, tier: m, drivers: map[string]*driver{},
+	h := &kvHouse{cfg: s.Current, log: log, tier: m, publish: publish, drivers: map[string]*driver{},
 		weights:  llama.OpenWeights(filepath.Join(p.Data, "models.json")),
 		found:    local.OpenFindings(filepath.Join(p.Data, "engines.json")),
 		handover: func(name string) (string, error) { return llama.Handover(p.Data + "\x00" + name) }}
@@ -134,7 +143,7 @@ func (h *kvHouse) manage(name string, e config.Engine, o local.Options) *driver 
 		return &driver{problem: err}
 	}
 	s := llama.Settings{Command: e.Command, Model: e.Model, Slots: e.Slots, Context: kv.Tokens(e.Context)}.Normal()
-	sup := llama.Start(s, dir, h.log.With("route", name), nil)
+	sup := llama.Start(s, dir, h.log.With("route", name), llama.Hooks{Ended: func(e llama.End) { h.publish("engine", engineEnd{name, e.Err.Error(), !e.Last}) }})
 	o.Host, o.Handover, o.Settings = sup, dir, &s
 	return &driver{engine: local.New(o), supervisor: sup}
 }

@@ -227,7 +227,7 @@ func TestNotifier(t *testing.T) {
 	all := func(Topic) bool { return true }
 	at := time.Unix(1_000_000, 0)
 	var n Notifier
-	first, ok := n.Next(at, Event{TopicDegrade, "s1", "R2, hash"}, all)
+	first, ok := n.Next(at, Event{Topic: TopicDegrade, About: "s1", What: "R2, hash"}, all)
 	if !ok || first.Title != "A session stepped down" || !strings.Contains(first.Body, "(R2, hash)") || first.Opens.Arg != "/ui/degrades" {
 		t.Fatalf("%+v %v", first, ok)
 	}
@@ -238,11 +238,11 @@ func TestNotifier(t *testing.T) {
 		want  bool
 		why   string
 	}{
-		{time.Hour, Event{TopicDegrade, "s1", "R3"}, all, false, "told of this session already"},
-		{time.Minute, Event{TopicDegrade, "s2", ""}, all, false, "the topic spoke a minute ago"},
-		{time.Minute, Event{TopicConfig, "x", ""}, all, true, "another topic"},
-		{topicPause, Event{TopicDegrade, "s2", ""}, func(t Topic) bool { return t != TopicDegrade }, false, "switched off"},
-		{topicPause, Event{TopicDegrade, "s2", ""}, all, true, "a new session after the pause"},
+		{time.Hour, Event{Topic: TopicDegrade, About: "s1", What: "R3"}, all, false, "told of this session already"},
+		{time.Minute, Event{Topic: TopicDegrade, About: "s2", What: ""}, all, false, "the topic spoke a minute ago"},
+		{time.Minute, Event{Topic: TopicConfig, About: "x", What: ""}, all, true, "another topic"},
+		{topicPause, Event{Topic: TopicDegrade, About: "s2", What: ""}, func(t Topic) bool { return t != TopicDegrade }, false, "switched off"},
+		{topicPause, Event{Topic: TopicDegrade, About: "s2", What: ""}, all, true, "a new session after the pause"},
 	} {
 		if _, ok := n.Next(at.Add(c.after), c.e, c.on); ok != c.want {
 			t.Errorf("%+v after %v: told %v: %s", c.e, c.after, ok, c.why)
@@ -254,7 +254,7 @@ func TestNotifierIsBounded(t *testing.T) {
 	var n Notifier
 	told := 0
 	for i := range 5000 { // an hour of one new session every 0.72 s
-		if _, ok := n.Next(time.Unix(0, 0).Add(time.Duration(i)*720*time.Millisecond), Event{TopicDegrade, fmt.Sprint(i), ""}, func(Topic) bool { return true }); ok {
+		if _, ok := n.Next(time.Unix(0, 0).Add(time.Duration(i)*720*time.Millisecond), Event{Topic: TopicDegrade, About: fmt.Sprint(i), What: ""}, func(Topic) bool { return true }); ok {
 			told++
 		}
 	}
@@ -262,7 +262,7 @@ func TestNotifierIsBounded(t *testing.T) {
 		t.Errorf("%d notices in an hour, %d subjects kept", told, len(n.told))
 	}
 	n.Over(TopicDegrade, "0")
-	if _, ok := n.Next(time.Unix(7200, 0), Event{TopicDegrade, "0", ""}, func(Topic) bool { return true }); !ok {
+	if _, ok := n.Next(time.Unix(7200, 0), Event{Topic: TopicDegrade, About: "0", What: ""}, func(Topic) bool { return true }); !ok {
 		t.Error("what was in order again is not told anew")
 	}
 }
@@ -272,5 +272,8 @@ func TestEveryTopicHasItsText(t *testing.T) {
 		if n := notice(Event{Topic: topic}); n.Title == "" || n.Body == "" || n.Opens.Kind != OpenPage {
 			t.Errorf("%s: %+v", topic, n)
 		}
+	}
+	if n := notice(Event{Topic: TopicEngine, Lasting: true}); !strings.Contains(n.Title, "not started again") {
+		t.Errorf("an engine that is given up: %+v", n)
 	}
 }

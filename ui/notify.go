@@ -24,6 +24,8 @@ type Event struct {
 	Topic Topic
 	About string
 	What  string // one clause about it, "" for none
+	// Lasting trouble does not mend by itself.
+	Lasting bool
 }
 
 // Notice is a notification: what happened, and what it means or what to do.
@@ -95,6 +97,9 @@ func notice(e Event) Notice {
 	case TopicEngine:
 		out.Title, out.Body = "The local engine died and was started again", "The next request reads its prompt anew unless the disk cache has it"+because(e.What)+"."
 		out.Opens.Arg = pageCache
+		if e.Lasting {
+			out.Title, out.Body = "The local engine is not started again", "It ended too often"+because(e.What)+". Its requests fail until Holdfast is restarted; doctor says more."
+		}
 	case TopicUndecrypted:
 		out.Title, out.Body = "An agent connected, but its traffic stays closed", "It was passed on as it is"+because(e.What)+". Point its base URL at Holdfast instead."
 	}

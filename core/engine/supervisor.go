@@ -37,7 +37,7 @@ type Supervisor struct {
 	settings Settings
 	handover string
 	log      *slog.Logger
-	pause    func(context.Context, time.Duration) error
+	hooks    Hooks
 
 	mu     sync.Mutex
 	now    Running       // zero while there is none
@@ -45,6 +45,20 @@ type Supervisor struct {
 	failed error         // why it is not started any more
 	stop   context.CancelFunc
 	done   chan struct{}
+}
+
+// Hooks are how a supervisor waits and whom it tells; both may be nil.
+type Hooks struct {
+	// Pause waits between starts; nil for real time.
+	Pause func(context.Context, time.Duration) error
+	// Ended hears of each life that ended unasked. It must not block.
+	Ended func(End)
+}
+
+// End is a life that ended unasked. Last is set when it is not started again.
+type End struct {
+	Err  error
+	Last bool
 }
 
 // Running is one life of an engine.
@@ -59,13 +73,16 @@ type Running struct {
 var ErrStopped = errors.New("engine: stopped")
 
 // Start begins to run an engine. handover is the folder for its slot files; it
-// must exist. pause waits between starts; nil for real time.
-func Start(s Settings, handover string, log *slog.Logger, pause func(context.Context, time.Duration) error) *Supervisor {
-	if pause == nil {
-		pause = wait
+// must exist.
+func Start(s Settings, handover string, log *slog.Logger, hooks Hooks) *Supervisor {
+	if hooks.Pause == nil {
+		hooks.Pause = wait
+	}
+	if hooks.Ended == nil {
+		hooks.Ended = func(End) {}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	v := &Supervisor{settings: s.Normal(), handover: handover, log: log, pause: pause, turn: make(chan struct{}), stop: stop, done: make(chan struct{})}
+	v := &Supervisor{settings: s.Normal(), handover: handover, log: log, hooks: hooks, turn: make(chan struct{}), stop: stop, done: make(chan struct{})}
 	go v.keep(ctx)
 	return v
 }
@@ -134,6 +151,7 @@ func (v *Supervisor) keep(ctx context.Context) {
 			return
 		}
 		ends = recent(append(ends, time.Now()))
+		v.hooks.Ended(End{err, len(ends) >= maxEnds})
 		if len(ends) >= maxEnds {
 			v.log.Error("the engine ended too often and is not started again", "ends", len(ends), "err", err)
 			v.set(Running{}, &Error{Op: "start", What: fmt.Sprintf("it ended %d times within %v", len(ends), endsWithin), Err: err,
@@ -142,7 +160,7 @@ func (v *Supervisor) keep(ctx context.Context) {
 		}
 		v.set(Running{}, nil)
 		v.log.Warn("the engine ended and is started again", "ends", len(ends), "err", err)
-		if v.pause(ctx, backOff(len(ends))) != nil {
+		if v.hooks.Pause(ctx, backOff(len(ends))) != nil {
 			v.set(Running{}, ErrStopped)
 			return
 		}

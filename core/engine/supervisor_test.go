@@ -50,13 +50,17 @@ func serveForever() {
 
 // supervised runs this program as an engine; every pause is noted and over at
 // once.
-func supervised(t *testing.T, does string) (v *Supervisor, pauses func() []time.Duration) {
+func supervised(t *testing.T, does string) (v *Supervisor, pauses func() []time.Duration, ends chan End) {
 	t.Helper()
 	t.Setenv(asEngine, does)
 	noted := make(chan time.Duration, 100)
-	v = Start(Settings{Command: os.Args[0]}, t.TempDir(), slog.New(slog.DiscardHandler), func(_ context.Context, d time.Duration) error {
-		noted <- d
-		return nil
+	ends = make(chan End, 100)
+	v = Start(Settings{Command: os.Args[0]}, t.TempDir(), slog.New(slog.DiscardHandler), Hooks{
+		Pause: func(_ context.Context, d time.Duration) error {
+			noted <- d
+			return nil
+		},
+		Ended: func(e End) { ends <- e },
 	})
 	t.Cleanup(v.Close)
 	return v, func() (all []time.Duration) {
@@ -64,13 +68,13 @@ func supervised(t *testing.T, does string) (v *Supervisor, pauses func() []time.
 			all = append(all, <-noted)
 		}
 		return all
-	}
+	}, ends
 }
 
 // An engine that dies is started again, with a new key and a new life, and
 // what was known of its slots is over.
 func TestK29_K41_SupervisorRestarts(t *testing.T) {
-	v, pauses := supervised(t, "serve")
+	v, pauses, ends := supervised(t, "serve")
 	first, err := v.Running(t.Context())
 	if err != nil || first.Life != 1 {
 		t.Fatalf("%+v %v", first, err)
@@ -94,12 +98,15 @@ func TestK29_K41_SupervisorRestarts(t *testing.T) {
 	if got := pauses(); !slices.Equal(got, []time.Duration{time.Second}) {
 		t.Errorf("paused %v", got)
 	}
+	if e := <-ends; e.Err == nil || e.Last || len(ends) > 0 {
+		t.Errorf("told of %+v and %d more", e, len(ends))
+	}
 }
 
 // TestSupervisorGivesUp wants 1, 2, 4 and 4 seconds between starts, and after
 // the fifth end a reason instead of another start.
 func TestSupervisorGivesUp(t *testing.T) {
-	v, pauses := supervised(t, "fail")
+	v, pauses, ends := supervised(t, "fail")
 	_, err := v.Running(t.Context())
 	for err == nil {
 		_, err = v.Running(t.Context())
@@ -111,11 +118,16 @@ func TestSupervisorGivesUp(t *testing.T) {
 	if got, want := pauses(), []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}; !slices.Equal(got, want) {
 		t.Errorf("paused %v, want %v", got, want)
 	}
+	for i := 1; i <= maxEnds; i++ {
+		if e := <-ends; e.Last != (i == maxEnds) {
+			t.Errorf("end %d is told as %+v", i, e)
+		}
+	}
 }
 
 func TestSupervisorWithoutProgram(t *testing.T) {
 	v := Start(Settings{Command: t.TempDir() + "/absent"}, t.TempDir(), slog.New(slog.DiscardHandler),
-		func(context.Context, time.Duration) error { return nil })
+		Hooks{Pause: func(context.Context, time.Duration) error { return nil }})
 	defer v.Close()
 	if _, err := v.Running(t.Context()); err == nil || Refused(err) {
 		t.Errorf("%v", err)
@@ -124,7 +136,7 @@ func TestSupervisorWithoutProgram(t *testing.T) {
 
 // TestSupervisorCloses wants a waiting caller told, and the child gone.
 func TestSupervisorCloses(t *testing.T) {
-	v, _ := supervised(t, "serve")
+	v, _, _ := supervised(t, "serve")
 	now, err := v.Running(t.Context())
 	if err != nil {
 		t.Fatal(err)

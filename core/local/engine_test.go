@@ -103,7 +103,7 @@ func open(t testing.TB, h home, s engine.Settings) *house {
 	if x.hand, err = engine.Handover(h.dir); err != nil {
 		t.Fatal(err)
 	}
-	x.sup = engine.Start(s, x.hand, x.log, func(context.Context, time.Duration) error { return nil })
+	x.sup = engine.Start(s, x.hand, x.log, engine.Hooks{Pause: func(context.Context, time.Duration) error { return nil }})
 	s = s.Normal()
 	x.driver = New(Options{Route: "local", Host: x.sup, Tier: x.tier, Handover: x.hand, Settings: &s,
 		Weights:  engine.OpenWeights(filepath.Join(h.dir, "models.json")),

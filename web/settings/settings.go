@@ -156,6 +156,8 @@ func about(key string) string {
 		"kv.disk.min_tokens": "shorter prompts are not stored", "kv.disk.daily_write_cap": "bytes written per day at most, against wear",
 		"web.allowed_origins": "web pages that may call the proxy", "web.proxy_secret": "ask for a secret in every proxied path",
 		"notify.degrade": "first step down of a session", "notify.low_space": "the disk is nearly full",
+		"notify.breaker": "a session is held on the full path", "notify.config": "config.toml cannot be read",
+		"notify.engine": "a local engine ended", "notify.undecrypted": "an agent whose traffic stays closed",
 	}[key]
 }
 
