@@ -196,6 +196,9 @@ func (e *Engine) Flush(ctx context.Context) {
 	if l == nil || e.o.Tier == nil {
 		return
 	}
+	if _, _, why := l.reuse(); why != "" {
+		return // nothing could be saved, and a slot may be busy being tried out
+	}
 	for _, s := range l.slots.list {
 		if err := e.flushSlot(ctx, l, s.id); err != nil {
 			e.log.Info("a slot was not saved before the end", "slot", s.id, "err", err)

@@ -25,6 +25,7 @@ const eraseBelow = kv.BlockTokens
 // had. Its only errors are that the client left or the engine went away.
 func (e *Engine) place(ctx context.Context, l *life, req request, call upstream.Call, cold bool) (*ticket, error) {
 	t := &ticket{e: e, life: l, req: req, call: call, source: usage.Computed, begun: e.now()}
+	t.arrive()
 	select {
 	case <-l.quick:
 	case <-ctx.Done():
@@ -37,6 +38,7 @@ func (e *Engine) place(ctx context.Context, l *life, req request, call upstream.
 	}
 	if sl := e.going(l, req); sl != nil {
 		t.slot, t.source, t.promised = sl, usage.FromSlot, kv.Tokens(len(sl.held))
+		t.goOn()
 		return t, nil
 	}
 	var err error
@@ -46,6 +48,7 @@ func (e *Engine) place(ctx context.Context, l *life, req request, call upstream.
 		}
 		t.rest = "not_rendered" // the engine will say what is wrong with it
 	}
+	e.prompts.learn(t.sent, t.ids, kv.Tokens(len(t.ids)))
 	if cold {
 		why = kv.MissEngineUnavailable
 	}

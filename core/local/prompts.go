@@ -96,7 +96,9 @@ func (p *prompts) learn(s *sent, ids []kv.Token, total kv.Tokens) {
 		s.ids = ids
 		p.trim()
 	}
-	s.total = total
+	if len(s.ids) > 0 {
+		s.total = total
+	}
 }
 
 // rendered is learn for a prompt that was put before the engine was met.
@@ -138,16 +140,19 @@ func (e *Engine) Prompt(conversation string) (p Prompt, ok bool) {
 	return p, true
 }
 
-// sending notes the prompt of a request that leaves for its slot. Of one that
-// only goes on, what the slot holds is known; the rest is reckoned by the bytes,
-// rounded up, until the engine says how long it is.
-func (t *ticket) sending() {
-	t.sent = &sent{conversation: t.call.Conversation, ids: t.ids, total: kv.Tokens(len(t.ids)), at: t.e.now(), life: t.life}
-	if t.slot != nil && t.ids == nil && len(t.slot.body) > 0 {
-		t.sent.ids = t.slot.held
-		t.sent.total = grown(kv.Tokens(len(t.slot.held)), len(t.slot.body), len(t.req.body))
-	}
+// arrive makes the ticket's prompt the last of its conversation. Nothing is known
+// of it yet, and the one before is not what the ledger shows any more.
+func (t *ticket) arrive() {
+	t.sent = &sent{conversation: t.call.Conversation, at: t.e.now(), life: t.life}
 	t.e.prompts.put(t.sent)
+}
+
+// goOn notes what is known of a prompt that only goes on: what the slot holds.
+// The rest is reckoned by the bytes, rounded up, until the engine says how long
+// it is.
+func (t *ticket) goOn() {
+	held := t.slot.held
+	t.e.prompts.learn(t.sent, held, grown(kv.Tokens(len(held)), len(t.slot.body), len(t.req.body)))
 }
 
 // grown is how many tokens a body of so many bytes is, where one of before bytes
@@ -159,7 +164,7 @@ func grown(n kv.Tokens, before, bytes int) kv.Tokens {
 // long notes how long the engine found the ticket's prompt. Where none of its
 // tokens are known it stays unknown: the slot was the engine's own choice.
 func (t *ticket) long(total kv.Tokens) {
-	if t.sent != nil && len(t.sent.ids) > 0 && total > 0 {
+	if total > 0 {
 		t.e.prompts.learn(t.sent, nil, total)
 	}
 }

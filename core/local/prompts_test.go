@@ -88,7 +88,11 @@ func TestPromptThatGoesOn(t *testing.T) {
 	if tk.slot = e.going(tk.life, tk.req); tk.slot == nil {
 		t.Fatal("it goes on where the slot stopped")
 	}
-	tk.sending()
+	tk.arrive()
+	if got := shown(e, "tide"); got != "unknown" {
+		t.Errorf("before it has a slot: %s", got)
+	}
+	tk.goOn()
 	p, ok := e.Prompt("tide")
 	if !ok || p.Resident != 101 || p.Total <= 150 {
 		t.Errorf("under way: %+v", p)

@@ -48,7 +48,6 @@ func (e *Engine) attempt(r *http.Request, w clientWire, req request, call upstre
 	if err != nil {
 		return nil, err
 	}
-	t.sending()
 	resp, err := l.client.Post(ctx, "/v1/chat/completions", forwarded(r.Header), t.body(req))
 	if err != nil {
 		t.abandon()

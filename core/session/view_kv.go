@@ -64,9 +64,14 @@ func reach(rows []RowView, hi int64, total, n usage.Tokens) int64 {
 	}
 	upTo := usage.Tokens(0)
 	for i := range rows {
-		if upTo += share(&rows[i]); upTo*total > n*sum {
-			return min(rows[i].Pos, hi)
+		before := upTo
+		if upTo += share(&rows[i]); upTo*total <= n*sum {
+			continue
 		}
+		if before == 0 {
+			return 0 // the places in front of the first row are as it is
+		}
+		return min(rows[i].Pos, hi)
 	}
 	return hi
 }

@@ -31,16 +31,17 @@ func TestKVRuns(t *testing.T) {
 		p    KVPrompt
 		want string
 	}{
-		"all in the engine":            {kvRows(10, 10), 2, KVPrompt{900, 900, 0}, "[{0 2 resident}]"},
-		"more on disk than in a slot":  {kvRows(10, 10, 10), 3, KVPrompt{30, 10, 20}, "[{0 1 resident} {1 2 disk} {2 3 cold}]"},
-		"in a slot and on disk":        {kvRows(10, 10, 10), 3, KVPrompt{30, 20, 20}, "[{0 2 resident} {2 3 cold}]"},
-		"nothing anywhere":             {kvRows(10, 10), 2, KVPrompt{20, 0, 0}, "[{0 2 cold}]"},
-		"a row in part":                {kvRows(10, 10), 2, KVPrompt{20, 19, 0}, "[{0 1 resident} {1 2 cold}]"},
-		"estimates are scaled":         {kvRows(10, 10), 2, KVPrompt{200, 100, 199}, "[{0 1 resident} {1 2 cold}]"},
-		"no estimates":                 {kvRows(0, 0), 2, KVPrompt{20, 10, 0}, "[{0 2 cold}]"},
-		"no prompt":                    {kvRows(10), 1, KVPrompt{}, "[{0 1 cold}]"},
-		"no rows":                      {nil, 0, KVPrompt{20, 20, 0}, "[]"},
-		"a fold as its carrier":        {folded, 4, KVPrompt{300, 200, 0}, "[{0 3 resident} {3 4 cold}]"},
+		"all in the engine":           {kvRows(10, 10), 2, KVPrompt{900, 900, 0}, "[{0 2 resident}]"},
+		"more on disk than in a slot": {kvRows(10, 10, 10), 3, KVPrompt{30, 10, 20}, "[{0 1 resident} {1 2 disk} {2 3 cold}]"},
+		"in a slot and on disk":       {kvRows(10, 10, 10), 3, KVPrompt{30, 20, 20}, "[{0 2 resident} {2 3 cold}]"},
+		"nothing anywhere":            {kvRows(10, 10), 2, KVPrompt{20, 0, 0}, "[{0 2 cold}]"},
+		"a row in part":               {kvRows(10, 10), 2, KVPrompt{20, 19, 0}, "[{0 1 resident} {1 2 cold}]"},
+		"estimates are scaled":        {kvRows(10, 10), 2, KVPrompt{200, 100, 199}, "[{0 1 resident} {1 2 cold}]"},
+		"no estimates":                {kvRows(0, 0), 2, KVPrompt{20, 10, 0}, "[{0 2 cold}]"},
+		"no prompt":                   {kvRows(10), 1, KVPrompt{}, "[{0 1 cold}]"},
+		"no rows":                     {nil, 0, KVPrompt{20, 20, 0}, "[]"},
+		"a fold as its carrier":       {folded, 4, KVPrompt{300, 200, 0}, "[{0 3 resident} {3 4 cold}]"},
+		"positions from one on, the first row in part": {kvRows(10, 10)[1:], 2, KVPrompt{20, 19, 0}, "[{0 2 cold}]"},
 		"half a carrier":               {folded, 4, KVPrompt{300, 150, 0}, "[{0 1 resident} {1 4 cold}]"},
 		"what is hidden takes nothing": {gone, 3, KVPrompt{200, 100, 0}, "[{0 2 resident} {2 3 cold}]"},
 	} {
