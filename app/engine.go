@@ -71,7 +71,7 @@ func (e *engine) Close() error {
 }
 
 func (e *engine) views() views {
-	return views{e.ledger, e.chain.Busy, func() session.Rollout { return session.Rollout(e.settings.Current().Rollout.Mode) }, e.kv.prompt}
+	return views{e.ledger, e.chain.Busy, func() session.Rollout { return session.Rollout(e.settings.Current().Rollout.Mode) }, e.kv}
 }
 
 // keepBudget is how often the ledger is brought back under its budget. Trimming

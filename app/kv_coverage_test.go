@@ -19,7 +19,8 @@ import (
 // wordEngine plays a local engine whose tokens are words, and which takes for
 // ever to be tried out: its first erase does not come back.
 type wordEngine struct {
-	model  string
+	dir    string // of its models, by life
+	life   atomic.Int64
 	erases atomic.Int64
 	chats  atomic.Int64
 }
@@ -28,7 +29,7 @@ func (f *wordEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	switch {
 	case r.URL.Path == "/props":
-		fmt.Fprintf(w, `{"total_slots":2,"build_info":"fake","model_path":%q,"default_generation_settings":{"n_ctx":4096}}`, f.model)
+		fmt.Fprintf(w, `{"total_slots":2,"build_info":"fake","model_path":%q,"default_generation_settings":{"n_ctx":4096}}`, f.model())
 	case r.URL.Path == "/lora-adapters":
 		io.WriteString(w, `[]`)
 	case r.URL.Path == "/apply-template":
@@ -58,6 +59,10 @@ func (f *wordEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"id":"c","model":"m","choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"So be it."}}],`+
 			`"usage":{"prompt_tokens":%d,"completion_tokens":3},"timings":{"cache_n":0,"prompt_n":%d,"prompt_ms":1}}`, n, n)
 	}
+}
+
+func (f *wordEngine) model() string {
+	return filepath.Join(f.dir, fmt.Sprintf("m%d.gguf", f.life.Load()))
 }
 
 func (f *wordEngine) render(body []byte) string {
@@ -102,10 +107,14 @@ func coverageOf(t *testing.T, r running, id string) (hi int64, kv []session.KVVi
 // the slot; the answer has positions and states, no text and no tokens.
 func TestCoverageOfALocalEngine(t *testing.T) {
 	dir := t.TempDir()
-	f := &wordEngine{model: filepath.Join(dir, "m.gguf")}
-	if err := os.WriteFile(f.model, []byte("weights"), 0o600); err != nil {
-		t.Fatal(err)
+	f := &wordEngine{dir: dir}
+	weigh := func() {
+		t.Helper()
+		if err := os.WriteFile(f.model(), []byte("weights"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	weigh()
 	srv := httptest.NewServer(f)
 	t.Cleanup(srv.Close)
 	slots := filepath.Join(dir, "slots")
@@ -151,5 +160,28 @@ func TestCoverageOfALocalEngine(t *testing.T) {
 	hi, kv, _ = coverageOf(t, r, id)
 	if len(kv) != 1 || kv[0] != (session.KVView{From: 0, To: hi, State: session.KVCold}) {
 		t.Errorf("after another took its slot in the first row: %v of %d", kv, hi)
+	}
+
+	// As after a restart: who is asked knows nothing of earlier prompts, and finds
+	// out once the engine is in use again.
+	r.engine.kv.mu.Lock()
+	before := r.engine.kv.drivers["local"]
+	delete(r.engine.kv.drivers, "local")
+	r.engine.kv.mu.Unlock()
+	before.engine.Close()
+	f.erases.Store(0)
+	// A model nobody knows: for one that is known, requests wait for the trial.
+	f.life.Add(1)
+	weigh()
+	if _, kv, _ = coverageOf(t, r, id); len(kv) != 0 || f.erases.Load() != 0 {
+		t.Errorf("looking started an engine: %v", kv)
+	}
+	send("three", talk(long+strings.Repeat("foam ", 60), "So be it.", "And otherwise?"))
+	for len(kv) == 0 {
+		time.Sleep(time.Millisecond)
+		_, kv, _ = coverageOf(t, r, id)
+	}
+	if kv[0].State != session.KVResident || kv[0].To < 3 {
+		t.Errorf("found out after a restart: %v", kv)
 	}
 }

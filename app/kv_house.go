@@ -20,6 +20,7 @@ import (
 	"holdfast/core/session"
 	"holdfast/core/upstream"
 	"holdfast/core/usage"
+	"holdfast/core/wire"
 	"holdfast/web/api"
 )
 
@@ -182,6 +183,32 @@ func (h *kvHouse) prompt(ledger string) (out session.KVPrompt, ok bool) {
 		}
 	}
 	return session.KVPrompt{Total: usage.Tokens(last.Total), Resident: usage.Tokens(last.Resident), Disk: usage.Tokens(last.Disk)}, ok
+}
+
+// recalls reports whether a route has an engine that is in use: none is started
+// for somebody who only looks.
+func (h *kvHouse) recalls(route string) bool { return h.using(route) != nil }
+
+// using is the engine of a route, nil before its first use.
+func (h *kvHouse) using(route string) *local.Engine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d := h.drivers[route]; d != nil {
+		return d.engine
+	}
+	return nil
+}
+
+// recall has a turn's prompt rendered again, with what the engine was told of
+// its session then.
+func (h *kvHouse) recall(s *session.SessionView, t *session.TurnView, body []byte) {
+	path := "/v1/chat/completions"
+	if t.WireOut == string(wire.Anthropic) {
+		path = "/v1/messages"
+	}
+	if e := h.using(t.Route); e != nil {
+		e.Recall(upstream.Call{Conversation: s.ID, Since: time.UnixMilli(s.CreatedAt)}, time.UnixMilli(t.At), path, body)
+	}
 }
 
 // warnings are what is in the way of the engines, a line each.

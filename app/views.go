@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"holdfast/core/chain"
@@ -13,13 +14,24 @@ import (
 
 // views is the ledger as the API reads it: views as they are stored, and bytes
 // rebuilt by the chain's replay. Busy names sessions that must not be deleted
-// now; mode is the rollout in force; prompt tells where a session's last prompt
-// is, ok being false where no local engine knows.
+// now; mode is the rollout in force; prompts tells where a session's last prompt
+// is.
 type views struct {
 	*ledger.DB
-	busy   func(ledger string) bool
-	mode   func() session.Rollout
-	prompt func(ledger string) (p session.KVPrompt, ok bool)
+	busy    func(ledger string) bool
+	mode    func() session.Rollout
+	prompts prompts
+}
+
+// prompts is what local engines know of the last prompts of sessions.
+type prompts interface {
+	// prompt tells where one is; ok is false where no engine knows.
+	prompt(ledger string) (p session.KVPrompt, ok bool)
+	// recalls reports whether the engine of a route can be asked about turns.
+	recalls(route string) bool
+	// recall has it find out from the bytes of a session's last turn, behind the
+	// caller.
+	recall(s *session.SessionView, t *session.TurnView, body []byte)
 }
 
 // degradeLimit is how many degrade rows one answer carries.
@@ -63,13 +75,34 @@ func (v views) Coverage(ctx context.Context, id string) (session.CoverageView, e
 	if err != nil {
 		return c, err
 	}
-	p, ok := v.prompt(id)
+	p, ok := v.prompts.prompt(id)
 	if !ok {
-		return c, nil
+		return c, v.recall(ctx, id)
 	}
 	rows, err := v.RowViews(ctx, id)
 	c.KV = session.KVRuns(rows, c.PosHi, p)
 	return c, err
+}
+
+// recall finds out about a prompt that was sent before the program's start. Its
+// bytes may be gone; then nothing is known until the next one.
+func (v views) recall(ctx context.Context, id string) error {
+	turns, _, err := v.DB.Turns(ctx, id, 1, 1)
+	if err != nil || len(turns) == 0 || !v.prompts.recalls(turns[0].Route) {
+		return err
+	}
+	s, err := v.DB.Session(ctx, id)
+	if err != nil {
+		return err
+	}
+	body, err := chain.Replay(ctx, v.DB, turns[0].ID, chain.Outbound)
+	if errors.Is(err, session.ErrNotKept) {
+		return nil
+	}
+	if err == nil {
+		v.prompts.recall(&s, &turns[0], body)
+	}
+	return err
 }
 
 // Turns of a session there is not are an error, not an empty page.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"holdfast/core/kv"
+	"holdfast/core/upstream"
 )
 
 // Prompt tells how much of a conversation's last prompt is where. Each figure
@@ -17,9 +18,12 @@ type Prompt struct {
 	At       time.Time // when it was sent
 }
 
-// keptTokens bounds the prompts that are remembered, all together: 16 MiB. The
-// newest stays, whatever its length.
-const keptTokens = 4 << 20
+// Bounds of the prompts that are remembered: their tokens all together, 16 MiB,
+// and their number. The newest stays, whatever its length.
+const (
+	keptTokens  = 4 << 20
+	keptPrompts = 1 << 10
+)
 
 // prompts remembers the last prompt of each conversation. Its lock is held for
 // moments and over nothing else.
@@ -50,11 +54,34 @@ func (p *prompts) put(s *sent) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.place(s)
+}
+
+// place is put for a caller that holds the lock.
+func (p *prompts) place(s *sent) {
 	p.drop(p.last[s.conversation])
 	p.last[s.conversation] = s
 	p.order = append(p.order, s)
 	p.tokens += len(s.ids)
 	p.trim()
+}
+
+// putNew is put where nothing is known of the conversation.
+func (p *prompts) putNew(s *sent) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last[s.conversation] != nil {
+		return false
+	}
+	p.place(s)
+	return true
+}
+
+// forget drops a prompt that came to nothing.
+func (p *prompts) forget(s *sent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(s)
 }
 
 // drop forgets a prompt; the caller holds the lock.
@@ -74,7 +101,7 @@ func (p *prompts) drop(s *sent) {
 
 // trim keeps the bound; the caller holds the lock.
 func (p *prompts) trim() {
-	for p.tokens > keptTokens && len(p.order) > 1 {
+	for len(p.order) > 1 && (p.tokens > keptTokens || len(p.order) > keptPrompts) {
 		p.drop(p.order[0])
 	}
 }
@@ -128,16 +155,41 @@ func (e *Engine) Prompt(conversation string) (p Prompt, ok bool) {
 	if !ok {
 		return Prompt{}, false
 	}
+	id, _, why := s.life.reuse()
+	if why != "" && why != kv.MissStarting {
+		return Prompt{}, false // the engine chooses its slots itself
+	}
 	p = Prompt{Total: s.total, At: s.at}
 	if l := e.life.Load(); l != nil {
 		for _, held := range l.slots.contents() {
 			p.Resident = max(p.Resident, min(common(held, s.ids), p.Total))
 		}
 	}
-	if id, _, why := s.life.reuse(); why == "" {
+	if why == "" {
 		p.Disk = min(e.o.Tier.Restorable(id, s.ids), p.Total)
 	}
 	return p, true
+}
+
+// Recall has the last prompt of a conversation rendered again, behind the caller,
+// where none was sent since the program's start: at is when it was. It makes no
+// first contact and computes nothing, so that who only looks starts nothing.
+func (e *Engine) Recall(call upstream.Call, at time.Time, path string, body []byte) {
+	l := e.life.Load()
+	s := &sent{conversation: call.Conversation, at: at}
+	if l == nil || e.o.Tier == nil || !e.prompts.putNew(s) {
+		return
+	}
+	e.work.Go(func() {
+		req, err := wireOf(path).request(body)
+		if err == nil {
+			_, err = e.render(e.ctx, l, &req, call, s)
+		}
+		if err != nil {
+			e.prompts.forget(s)
+			e.log.Debug("an earlier prompt could not be rendered again", "err", err)
+		}
+	})
 }
 
 // arrive makes the ticket's prompt the last of its conversation. Nothing is known

@@ -133,6 +133,33 @@ func TestPromptAfterAFold(t *testing.T) {
 	wait(t, e, "tide", "105 of 105")
 }
 
+// TestPromptIsRecalled: a prompt of before the program's start is rendered again
+// from what was sent, once, and only by an engine that is in use.
+func TestPromptIsRecalled(t *testing.T) {
+	f := newFake(t, 1)
+	e := on(t, f)
+	call, at := upstream.Call{Conversation: "tide"}, time.UnixMilli(1)
+	body := chatBody(false, words(100, "tide"))
+	tells(t, e, upstream.Call{}, body)
+	e.Recall(call, at, "/v1/chat/completions", []byte(body))
+	wait(t, e, "tide", "101 of 101")
+	e.Recall(call, at, "/v1/chat/completions", []byte(chatBody(false, "one")))
+	e.Recall(upstream.Call{Conversation: "odd"}, at, "/v1/messages", []byte("odd"))
+	e.Recall(upstream.Call{Conversation: "ebb"}, at, "/v1/messages", []byte(`{"messages":[{"role":"user","content":"tide tide"}]}`))
+	wait(t, e, "ebb", "3 of 3")
+	if a, b := shown(e, "tide"), shown(e, "odd"); a != "101 of 101" || b != "unknown" {
+		t.Errorf("%s and %s", a, b)
+	}
+	e.lost(e.life.Load())
+	e.Recall(upstream.Call{Conversation: "surf"}, at, "/v1/chat/completions", []byte(body))
+	if e.prompts.last["surf"] != nil {
+		t.Error("without an engine in use, one is asked")
+	}
+	if got := f.calls(); len(got) != 1 {
+		t.Errorf("something was computed: %q", got)
+	}
+}
+
 // TestPromptAsksNobody: whoever holds the lock of a first contact, with an engine
 // that does not answer, does not hold up the picture.
 func TestPromptAsksNobody(t *testing.T) {
@@ -172,6 +199,12 @@ func TestPromptsAreBounded(t *testing.T) {
 	p.learn(first, []kv.Token{1}, 9)
 	if _, ok := p.of("c0"); ok || len(p.order) != 4 || len(p.last) != 4 || p.tokens != keptTokens {
 		t.Errorf("%d in order, %d by name, %d tokens", len(p.order), len(p.last), p.tokens)
+	}
+	for i := range 2 * keptPrompts {
+		p.put(&sent{conversation: fmt.Sprint("d", i)})
+	}
+	if len(p.order) != keptPrompts || len(p.last) != keptPrompts {
+		t.Errorf("%d in order, %d by name", len(p.order), len(p.last))
 	}
 	p.put(&sent{conversation: "c9", ids: make([]kv.Token, keptTokens+1), total: 1, life: &life{}})
 	if _, ok := p.of("c9"); !ok || len(p.order) != 1 || p.tokens != keptTokens+1 {

@@ -22,15 +22,20 @@ func (e *Engine) Warm(call upstream.Call, path string, body []byte) {
 	call.Report = func(usage.Receipt) {}
 	next := &sent{conversation: call.Conversation, at: e.now()}
 	e.prompts.put(next)
-	var w clientWire = chatWire{}
-	if strings.HasSuffix(strings.TrimRight(path, "/"), "/messages") {
-		w = messagesWire{}
-	}
+	w := wireOf(path)
 	e.work.Go(func() {
 		if err := e.warm(w, body, call, next); err != nil && e.ctx.Err() == nil {
 			e.log.Debug("a prompt was not computed ahead", "err", err)
 		}
 	})
+}
+
+// wireOf is the wire of a model call's path.
+func wireOf(path string) clientWire {
+	if strings.HasSuffix(strings.TrimRight(path, "/"), "/messages") {
+		return messagesWire{}
+	}
+	return chatWire{}
 }
 
 func (e *Engine) warm(w clientWire, body []byte, call upstream.Call, next *sent) error {
@@ -44,14 +49,10 @@ func (e *Engine) warm(w clientWire, body []byte, call upstream.Call, next *sent)
 	if err != nil {
 		return err
 	}
-	if l.dated {
-		req.body = pin(req.body, call)
-	}
-	ids, err := promptOf(ctx, l.client, req.body)
+	ids, err := e.render(ctx, l, &req, call, next)
 	if err != nil {
 		return err
 	}
-	e.prompts.rendered(next, ids, l)
 	t := &ticket{e: e, life: l, req: req, ids: ids, sent: next, yield: cancel, call: call, begun: e.now()}
 	if t.slot = t.own(); t.slot == nil {
 		return nil // nobody has been there; the disk is the request's affair
@@ -70,6 +71,19 @@ func (e *Engine) warm(w clientWire, body []byte, call upstream.Call, next *sent)
 	t.hear(reply)
 	t.finish()
 	return nil
+}
+
+// render turns a request that is not sent now into its prompt, which next stands
+// for.
+func (e *Engine) render(ctx context.Context, l *life, req *request, call upstream.Call, next *sent) ([]kv.Token, error) {
+	if l.dated {
+		req.body = pin(req.body, call)
+	}
+	ids, err := promptOf(ctx, l.client, req.body)
+	if err == nil {
+		e.prompts.rendered(next, ids, l)
+	}
+	return ids, err
 }
 
 // own takes the idle slot with the most of the prompt, where that is worth a
