@@ -22,7 +22,6 @@ type wordEngine struct {
 	dir    string // of its models, by life
 	life   atomic.Int64
 	erases atomic.Int64
-	chats  atomic.Int64
 }
 
 func (f *wordEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +52,6 @@ func (f *wordEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		io.WriteString(w, `{}`)
 	default:
-		f.chats.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		n := len(strings.Fields(f.render(body)))
 		fmt.Fprintf(w, `{"id":"c","model":"m","choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"So be it."}}],`+
@@ -102,19 +100,13 @@ func coverageOf(t *testing.T, r running, id string) (hi int64, kv []session.KVVi
 	return c.PosHi, c.KV, string(data)
 }
 
-// TestCoverageOfALocalEngine: the coverage of a session on a local engine says
-// what a slot holds of it, and what it no longer does after another session took
-// the slot; the answer has positions and states, no text and no tokens.
-func TestCoverageOfALocalEngine(t *testing.T) {
+// onWords is a home whose chat route is an attached engine of words, with the
+// tier on.
+func onWords(t *testing.T) (*wordEngine, running) {
+	t.Helper()
 	dir := t.TempDir()
 	f := &wordEngine{dir: dir}
-	weigh := func() {
-		t.Helper()
-		if err := os.WriteFile(f.model(), []byte("weights"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	weigh()
+	f.weigh(t)
 	srv := httptest.NewServer(f)
 	t.Cleanup(srv.Close)
 	slots := filepath.Join(dir, "slots")
@@ -123,29 +115,53 @@ func TestCoverageOfALocalEngine(t *testing.T) {
 	}
 	r, _ := runApp(t, fmt.Sprintf("[rollout]\nmode = \"on\"\n[routes.local]\nurl = %q\nengine = \"llamacpp\"\nslot_dir = %q\ndefault_for = [\"openai\"]\n"+
 		"[kv.disk]\nmode = \"fixed\"\nbudget = \"64MiB\"\nreserve = \"1GiB\"\n", srv.URL, slots))
-	long := strings.Repeat("tide ", 90)
-	send := func(session, body string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.Addr+"/v1/chat/completions", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("X-Session-Affinity", session)
-		res, err := loopbackClient().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		if data, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%d %v %s", res.StatusCode, err, data)
-		}
+	return f, r
+}
+
+// weigh puts the model of this life where the engine says it is.
+func (f *wordEngine) weigh(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(f.model(), []byte("weights"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	send("one", talk(long+strings.Repeat("foam ", 60), "So be it.", "And now?"))
+}
+
+// asks sends a turn of a session through the proxy.
+func asks(t *testing.T, r running, session, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.Addr+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Session-Affinity", session)
+	res, err := loopbackClient().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if data, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%d %v %s", res.StatusCode, err, data)
+	}
+}
+
+// firstOf is the id of the only session.
+func firstOf(t *testing.T, r running) string {
+	t.Helper()
 	list, _, err := r.engine.views().Sessions(t.Context(), "", 1, 9)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d sessions, %v", len(list), err)
 	}
-	id := list[0].ID
+	return list[0].ID
+}
+
+// TestCoverageOfALocalEngine: the coverage of a session on a local engine says
+// what a slot holds of it, and what it no longer does after another session took
+// the slot; the answer has positions and states, no text and no tokens.
+func TestCoverageOfALocalEngine(t *testing.T) {
+	f, r := onWords(t)
+	long := strings.Repeat("tide ", 90)
+	asks(t, r, "one", talk(long+strings.Repeat("foam ", 60), "So be it.", "And now?"))
+	id := firstOf(t, r)
 	hi, kv, text := coverageOf(t, r, id)
 	if len(kv) != 1 || kv[0] != (session.KVView{From: 0, To: hi, State: session.KVResident}) || hi == 0 {
 		t.Errorf("after its turn: %v of %d", kv, hi)
@@ -156,14 +172,20 @@ func TestCoverageOfALocalEngine(t *testing.T) {
 	for f.erases.Load() == 0 { // until the engine is being tried out, which takes the other slot
 		time.Sleep(time.Millisecond)
 	}
-	send("two", talk(long+"second "+long, "So be it.", "And then?"))
+	asks(t, r, "two", talk(long+"second "+long, "So be it.", "And then?"))
 	hi, kv, _ = coverageOf(t, r, id)
 	if len(kv) != 1 || kv[0] != (session.KVView{From: 0, To: hi, State: session.KVCold}) {
 		t.Errorf("after another took its slot in the first row: %v of %d", kv, hi)
 	}
+}
 
-	// As after a restart: who is asked knows nothing of earlier prompts, and finds
-	// out once the engine is in use again.
+// TestCoverageAfterARestart: a driver that is new knows nothing of earlier
+// prompts; it finds out when somebody looks, once the engine is in use.
+func TestCoverageAfterARestart(t *testing.T) {
+	f, r := onWords(t)
+	long := strings.Repeat("tide ", 90)
+	asks(t, r, "one", talk(long, "So be it.", "And now?"))
+	id := firstOf(t, r)
 	r.engine.kv.mu.Lock()
 	before := r.engine.kv.drivers["local"]
 	delete(r.engine.kv.drivers, "local")
@@ -172,11 +194,12 @@ func TestCoverageOfALocalEngine(t *testing.T) {
 	f.erases.Store(0)
 	// A model nobody knows: for one that is known, requests wait for the trial.
 	f.life.Add(1)
-	weigh()
-	if _, kv, _ = coverageOf(t, r, id); len(kv) != 0 || f.erases.Load() != 0 {
+	f.weigh(t)
+	_, kv, _ := coverageOf(t, r, id)
+	if len(kv) != 0 || f.erases.Load() != 0 {
 		t.Errorf("looking started an engine: %v", kv)
 	}
-	send("three", talk(long+strings.Repeat("foam ", 60), "So be it.", "And otherwise?"))
+	asks(t, r, "two", talk(long, "So be it.", "And otherwise?"))
 	for len(kv) == 0 {
 		time.Sleep(time.Millisecond)
 		_, kv, _ = coverageOf(t, r, id)
