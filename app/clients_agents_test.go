@@ -168,9 +168,9 @@ func sayGo(sdk string) func(*testing.T, sandbox, string, string, bool) string {
 	}
 }
 
-// prompts are the two runs of a scenario: two tool rounds, then a resume with
+// saidToAgents are the two runs of a scenario: two tool rounds, then a resume with
 // one more, whose replies are compressed and reason aloud on chat too.
-func prompts() [2]string {
+func saidToAgents() [2]string {
 	return [2]string{
 		`Look around, please. STUB{"rounds":[[{"k":"bash","cmd":"cat notes.txt"}],[{"k":"bash","cmd":"wc -l notes.txt"}]],"final":"First part done."}`,
 		`And again. STUB{"rounds":[[{"k":"bash","cmd":"ls"}]],"final":"Second part done.","encoding":"gzip","reasoning":true}`,
@@ -182,7 +182,7 @@ func (a agent) scenario(t *testing.T, baseURL string) string {
 	t.Helper()
 	in := newSandbox(t)
 	var seen []string
-	for i, prompt := range prompts() {
+	for i, prompt := range saidToAgents() {
 		shown := a.say(t, in, baseURL+a.path, prompt, i > 0)
 		seen = append(seen, strings.TrimSpace(shown))
 	}

@@ -149,7 +149,7 @@ func about(key string) string {
 		"addr": "proxy listener", "inspector_addr": "this inspector", "bypass": "send everything untouched",
 		"rollout.percent": "of sessions that may be served from rows", "rollout.tripwire_percent": "of their turns compared with the full path",
 		"fold.enabled": "offer the model the tools to fold its history", "fold.window_percent": "of the window: ask for a fold",
-		"fold.emergency_percent": "of the window: one fold is made for the model", "fold.growth_tokens": "tokens between two reminders",
+		"fold.emergency_percent": "of the window: one fold is made for the model", "fold.growth_tokens": "read again and again before a session's first fold; without economics, tokens between two reminders",
 		"fold.economics": "ask only when a fold pays for itself", "fold.holdout_percent": "of folds skipped, to measure what they save",
 		"fold.marker_line": "a line where something was folded", "fold.protect_tools": "tools whose results are never folded",
 		"ledger.budget": "disk the conversations may take", "kv.disk.budget": "counts in mode fixed only", "kv.disk.reserve": "free space left for everybody else",
