@@ -388,3 +388,23 @@ func TestWarmAfterFold(t *testing.T) {
 		t.Errorf("another conversation was computed ahead: %q", f.calls())
 	}
 }
+
+// A prompt that a slot holds whole is reused but for the token that is always
+// computed: that is all that can be promised, and nothing was taken.
+func TestReceiptOfAWholePrompt(t *testing.T) {
+	tk := &ticket{e: New(Options{Log: on(t, newFake(t, 1)).log}), promised: 10, source: usage.FromSlot}
+	for _, c := range []struct {
+		in   engine.Timings
+		want kv.Tokens
+		rest string
+	}{
+		{engine.Timings{Cached: 9, Prompt: 1}, 9, ""},
+		{engine.Timings{Cached: 10, Prompt: 4}, 10, ""},
+		{engine.Timings{Cached: 3, Prompt: 7}, 9, string(kv.MissSlotTaken)},
+	} {
+		tk.timings = &c.in
+		if r := tk.receipt(); r.Promised != c.want || r.Restored != c.in.Cached || r.RestReason != c.rest {
+			t.Errorf("%+v gives %+v", c.in, r)
+		}
+	}
+}

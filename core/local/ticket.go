@@ -170,16 +170,18 @@ func (t *ticket) measure() {
 	}
 }
 
-// receipt says what was reused, by the engine's own account.
+// receipt says what was reused, by the engine's own account. An engine computes
+// at least one token of every prompt, so no more than the others were promised.
 func (t *ticket) receipt() usage.Receipt {
 	got := t.timings.Cached
-	r := usage.Receipt{Promised: t.promised, Restored: got, Source: t.source, Ms: float64(t.took.Microseconds()) / 1000, RestReason: t.rest}
+	promised := min(t.promised, max(got+t.timings.Prompt-1, 0))
+	r := usage.Receipt{Promised: promised, Restored: got, Source: t.source, Ms: float64(t.took.Microseconds()) / 1000, RestReason: t.rest}
 	if got == 0 {
 		r.Source = usage.Computed
 	} else if r.Source == usage.Computed {
 		r.Source = usage.FromSlot // the engine knew better
 	}
-	if got < t.promised && r.RestReason == "" {
+	if got < promised && r.RestReason == "" {
 		r.RestReason = string(kv.MissSlotTaken)
 	}
 	if saved := t.e.speed.seconds(got) - t.took.Seconds(); saved > 0 {
