@@ -14,7 +14,7 @@ import (
 
 	"holdfast/core/demo"
 	"holdfast/core/fold"
-	"holdfast/core/wire"
+	"holdfast/core/wire/wiretest"
 )
 
 // modelCalls is how many requests a client makes in a scenario: two rounds and
@@ -214,31 +214,7 @@ func replays(t *testing.T, h *holdfast, turns []recorded, recordings []demo.Reco
 }
 
 // stripped is a body less what Holdfast adds to every request that offers
-// tools, cut out exactly.
+// tools.
 func stripped(body []byte) []byte {
-	for _, shape := range []fold.Shape{fold.ShapeAnthropic, fold.ShapeChat} {
-		var tools []byte
-		for _, t := range fold.ToolsJSON(shape, "") {
-			tools = append(append(tools, ','), t...)
-		}
-		if without := bytes.Replace(body, tools, nil, 1); len(without) != len(body) {
-			return unparagraphed(without)
-		}
-	}
-	return body
-}
-
-func unparagraphed(body []byte) []byte {
-	quoted := string(wire.Quote(fold.Paragraph))
-	for _, form := range []string{
-		`\n\n` + quoted[1:len(quoted)-1],
-		`,"system":` + quoted,
-		`{"role":"system","content":` + quoted + `},`,
-		`,{"type":"text","text":` + quoted + `}`,
-	} {
-		if without := bytes.Replace(body, []byte(form), nil, 1); len(without) != len(body) {
-			return without
-		}
-	}
-	return append([]byte("our paragraph is not in "), body...)
+	return wiretest.Without(body, fold.Paragraph, fold.ToolsJSON(fold.ShapeAnthropic, ""), fold.ToolsJSON(fold.ShapeChat, ""))
 }

@@ -18,7 +18,7 @@ import (
 	"holdfast/core/fold"
 	"holdfast/core/session"
 	"holdfast/core/upstream"
-	"holdfast/core/wire"
+	"holdfast/core/wire/wiretest"
 	"holdfast/storage/ledger"
 )
 
@@ -203,35 +203,10 @@ func (g *rig) lastTurn() session.TurnView {
 	return g.turns[len(g.turns)-1]
 }
 
-// stripped is a body less what we add to every request of an armed session, cut
-// out exactly: our tools behind the client's, the paragraph at the end of its
-// system text. Everything else must be the client's.
+// stripped is a body less what Holdfast adds to every request that offers
+// tools.
 func stripped(body []byte) []byte {
-	for _, shape := range []fold.Shape{fold.ShapeAnthropic, fold.ShapeChat} {
-		var tools []byte
-		for _, t := range fold.ToolsJSON(shape, "") {
-			tools = append(append(tools, ','), t...)
-		}
-		if without := bytes.Replace(body, tools, nil, 1); len(without) != len(body) {
-			return unparagraphed(without)
-		}
-	}
-	return body
-}
-
-func unparagraphed(body []byte) []byte {
-	quoted := string(wire.Quote(fold.Paragraph))
-	for _, form := range []string{
-		`\n\n` + quoted[1:len(quoted)-1],
-		`,"system":` + quoted,
-		`{"role":"system","content":` + quoted + `},`,
-		`,{"type":"text","text":` + quoted + `}`,
-	} {
-		if without := bytes.Replace(body, []byte(form), nil, 1); len(without) != len(body) {
-			return without
-		}
-	}
-	return append([]byte("our paragraph is not in "), body...)
+	return wiretest.Without(body, fold.Paragraph, fold.ToolsJSON(fold.ShapeAnthropic, ""), fold.ToolsJSON(fold.ShapeChat, ""))
 }
 
 // toolless is a body of anthropicBody that offers no tools.
