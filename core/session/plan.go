@@ -745,10 +745,15 @@ func worldRow(h *Head, route Route, write bool) *WorldRow {
 		Epoch: h.Epoch, Parent: h.Parent, ForkElem: h.ForkElem, CreatedAt: h.CreatedAt, LastSeen: h.LastSeen}
 }
 
-// clip shortens s to at most n runes.
+// clip shortens s to at most n runes, between words where one ends in the second
+// half.
 func clip(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}
-	return strings.TrimRight(string([]rune(s)[:n-1]), " ") + "…"
+	cut := string([]rune(s)[:n-1])
+	if i := strings.LastIndexByte(cut, ' '); i > len(cut)/2 {
+		cut = cut[:i]
+	}
+	return strings.TrimRight(cut, " ") + "…"
 }

@@ -119,6 +119,10 @@ func TestHeadOfATurn(t *testing.T) {
 	if h.Title != strings.Repeat("ä", 79)+"…" {
 		t.Errorf("title %q", h.Title)
 	}
+	in.Title = strings.Repeat("deep water ", 9)
+	if p := MakePlan(newState(), true, &al, in); p.Commit.Head.Title != strings.TrimSuffix(strings.Repeat("deep water ", 7), " ")+"…" {
+		t.Errorf("title %q", p.Commit.Head.Title)
+	}
 	if h.ListLen != 2 || h.ListSum != ChainSum(in.Keys) {
 		t.Error("the list cannot be found by its sum")
 	}
