@@ -167,6 +167,9 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s: has %q", p, inline)
 			}
 		}
+		if _, end, _ := strings.Cut(body, "</main>"); strings.Count(end, "<script src=") != 3 || strings.Contains(body, " defer") || strings.Contains(body, " async") {
+			t.Errorf("%s: htmx may start before its extension and the page's script", p)
+		}
 		if strings.Count(body, "<form") > strings.Count(body, `method="get"`)+strings.Count(body, `method="dialog"`)+strings.Count(body, `name="csrf"`) {
 			t.Errorf("%s: a form without its token", p)
 		}
