@@ -46,6 +46,7 @@ func rules() map[string]rule {
 		"web/help":         page,
 		"web/api":          {allow: []string{"core/..."}},
 		"core/guard":       {},
+		"core/seed":        {},
 		"core/content":     {pure: true},
 		"core/chat":        {pure: true, allow: []string{"core/content"}},
 		"core/usage":       {pure: true},

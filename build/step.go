@@ -15,8 +15,11 @@ import (
 // the small machines CI uses, two at once only blur the durations.
 type runner struct {
 	root, cache string
-	out         io.Writer
-	done        []timed
+	// seed is the environment entry that the tests of this run begin at; empty
+	// leaves each its own.
+	seed string
+	out  io.Writer
+	done []timed
 }
 
 type timed struct {
@@ -99,6 +102,9 @@ func (r *runner) command(dir string, env []string, name string, args ...string) 
 		cmd.Dir = filepath.Join(r.root, dir)
 	}
 	cmd.Env = append(slices.Clone(os.Environ()), "HOLDFAST_CACHE="+r.cache)
+	if r.seed != "" {
+		cmd.Env = append(cmd.Env, r.seed)
+	}
 	cmd.Env = append(cmd.Env, env...)
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"holdfast/build/engine"
@@ -47,9 +48,35 @@ func (r *runner) benchEngine() []job {
 }
 
 func test(r *runner, _ []string) error {
-	jobs := append(append(r.static(), r.units()...), r.desktop()...)
+	jobs := append(append([]job{{"seed", r.seedOfTree}}, r.static()...), r.units()...)
+	jobs = append(jobs, r.desktop()...)
 	jobs = append(append(jobs, r.clients()...), r.localEngine()...)
 	return r.all(append(append(append(jobs, r.clientTests()...), r.engineTests()...), r.browser()...))
+}
+
+// seedEnv is core/seed's: where the random tests begin.
+const seedEnv = "HOLDFAST_SEED"
+
+// seedOfTree lets the random tests begin where the committed tree says: one
+// commit plays the same programs wherever it is tested, the next one others.
+// Without git every test picks its own.
+func (r *runner) seedOfTree() error {
+	if set := os.Getenv(seedEnv); set != "" {
+		fmt.Fprintf(r.out, "%s=%s, as you set it\n", seedEnv, set)
+		return nil
+	}
+	tree, err := r.command(".", nil, "git", "rev-parse", "HEAD^{tree}").Output()
+	if err != nil || len(tree) < 8 {
+		fmt.Fprintln(r.out, "no commit to take it from: every test picks its own")
+		return nil
+	}
+	n, err := strconv.ParseUint(string(tree[:8]), 16, 32)
+	if err != nil {
+		return fmt.Errorf("git names the tree %q: %w", tree, err)
+	}
+	r.seed = fmt.Sprintf("%s=%d", seedEnv, n)
+	fmt.Fprintln(r.out, r.seed)
+	return nil
 }
 
 // engineOnly installs the local engine, for working on the KV tier.

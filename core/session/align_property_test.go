@@ -6,19 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"holdfast/core/chat"
 	"holdfast/core/content"
+	"holdfast/core/seed"
 )
 
-// seeded returns a random source and prints its seed, so that a failure can be
-// run again.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(seed.Of(t), 0))
 }
 
 func letterKeys(s string) []content.ID {

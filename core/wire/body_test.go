@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/core/content"
+	"holdfast/core/seed"
 )
 
 func mustCut(t *testing.T, raw string) *Body {
@@ -161,9 +162,7 @@ func TestQuoteIsValid(t *testing.T) {
 
 // seeded is a random source whose seed a failing test prints.
 func seeded(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(seed.Of(t), 0))
 }
 
 // gap is random white space, mostly none.

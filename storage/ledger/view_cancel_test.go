@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/core/seed"
 	"holdfast/core/session/ledgertest"
 )
 
@@ -25,9 +26,7 @@ func TestViewCancelled(t *testing.T) {
 		}
 	}
 	id := s.State.Head.Ledger
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(seed.Of(t), 0))
 	cut := 0
 	for range 400 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(1500))*time.Microsecond)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"holdfast/core/seed"
 )
 
 // speller writes one message in one of its many spellings: what it chooses at
@@ -58,9 +60,7 @@ func (s speller) message(n int) string {
 }
 
 func TestKeyDoesNotDependOnSpelling(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	s := speller{rand.New(rand.NewPCG(seed, 0))}
+	s := speller{rand.New(rand.NewPCG(seed.Of(t), 0))}
 	owner := map[string]int{}
 	for n := range 60 {
 		keys := map[string]string{}

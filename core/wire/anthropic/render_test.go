@@ -3,12 +3,13 @@ package anthropic
 import (
 	"testing"
 
+	"holdfast/core/seed"
 	"holdfast/core/wire/wiretest"
 )
 
 func TestRenderGolden(t *testing.T) { wiretest.RenderGolden(t, Codec{}) }
 
-func TestRenderProperties(t *testing.T) { wiretest.RenderProperties(t, Codec{}) }
+func TestRenderProperties(t *testing.T) { wiretest.RenderProperties(t, Codec{}, seed.Of(t)) }
 
 func TestUnthink(t *testing.T) {
 	const text, thought = `{"type":"text","text":"a \u00e9"}`, `{"type":"thinking","thinking":"?","signature":"c2ln"}`

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"holdfast/core/seed"
 	"holdfast/core/wire/sse"
 	"holdfast/core/wire/wiretest"
 )
@@ -21,10 +21,9 @@ func TestLoopGolden(t *testing.T) { wiretest.LoopGolden(t, speaker{}, *update) }
 // However a reply of several rounds is made up and cut, the client gets one
 // whole reply without our calls, and the model gets back what it said.
 func TestLoopProgram(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	from := seed.Of(t)
 	for i := range uint64(600) {
-		wiretest.LoopProgram(t, speaker{}, seed+i)
+		wiretest.LoopProgram(t, speaker{}, from+i)
 	}
 }
 

@@ -3,12 +3,13 @@ package openai
 import (
 	"testing"
 
+	"holdfast/core/seed"
 	"holdfast/core/wire/wiretest"
 )
 
 func TestRenderGolden(t *testing.T) { wiretest.RenderGolden(t, Codec{}) }
 
-func TestRenderProperties(t *testing.T) { wiretest.RenderProperties(t, Codec{}) }
+func TestRenderProperties(t *testing.T) { wiretest.RenderProperties(t, Codec{}, seed.Of(t)) }
 
 func TestUnthink(t *testing.T) {
 	for members, want := range map[string]string{
