@@ -199,6 +199,25 @@ func (b *tab) scheme(name string) {
 	}
 }
 
+// late makes the page's files with these names come one after the other, from the
+// server; no names end it.
+func (b *tab) late(names ...string) {
+	b.t.Helper()
+	ctx, end := context.WithTimeout(b.ctx, patience)
+	defer end()
+	p := network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{}}
+	for i, name := range names {
+		p.MatchedNetworkConditions = append(p.MatchedNetworkConditions, &network.Conditions{
+			URLPattern: "http://" + b.host + "/*" + name, Latency: float64(500 * (i + 1)), DownloadThroughput: -1, UploadThroughput: -1})
+	}
+	if _, err := chromedp.Call(ctx, network.EmulateNetworkConditionsByRule, p); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := chromedp.Call(ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: len(names) > 0}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // width sets the window's.
 func (b *tab) width(px int64) {
 	b.t.Helper()

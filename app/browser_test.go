@@ -238,6 +238,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("pages", func(t *testing.T) { b.t = t; x.pages(b) })
 	t.Run("keys", func(t *testing.T) { b.t = t; x.keys(b) })
 	t.Run("live", func(t *testing.T) { b.t = t; x.live(b) })
+	t.Run("scripts", func(t *testing.T) { b.t = t; x.scripts(b) })
 	t.Run("theme", func(t *testing.T) { b.t = t; x.theme(b) })
 	t.Run("forms", func(t *testing.T) { b.t = t; x.forms(b) })
 	t.Run("strangers", func(t *testing.T) { b.t = t; x.strangers(b, code) })
@@ -266,10 +267,8 @@ func (x *exhibit) pages(b *tab) {
 			if over := eval[float64](b, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
 				b.t.Errorf("%s: %.0f px too wide for a window of 360", at, over)
 			}
-			if theme == "light" {
-				b.accessible(at + " 360")
-				b.shot(s.name + "-360")
-			}
+			b.accessible(at + " 360")
+			b.shot(s.name + "-360-" + theme)
 			b.clean(at)
 		}
 	}
@@ -346,6 +345,14 @@ func (x *exhibit) touch(int64) error {
 	defer db.Close()
 	_, err = db.Exec("UPDATE session SET turns = turns + 1 WHERE ledger_id = ?", x.session)
 	return err
+}
+
+// scripts: a page is live in whatever order its scripts arrive.
+func (x *exhibit) scripts(b *tab) {
+	b.late("hx-sse.min.js", "app.js")
+	b.open("/ui/help") // waits for the stream
+	b.late()
+	b.clean("late scripts")
 }
 
 // theme: the owner's choice wins over the system's and outlives a reload.
