@@ -454,8 +454,8 @@ func foldBatch(t *testing.T, seed uint64, programs int, total *tally) {
 		p.program(7)
 		total.add(p.count)
 	}
-	g.close()
-	twin.close()
+	g.forget()
+	twin.forget()
 }
 
 // foldGrowth is small enough for reminders to be given in a short program.

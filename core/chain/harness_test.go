@@ -108,6 +108,18 @@ func (g *rig) close() {
 
 func (g *rig) restart() { g.close(); g.open() }
 
+// forget closes the rig for good and lets go of all it held. A test that makes
+// many rigs needs it: package testing holds on to a rig, by the cleanups, until
+// the last of a test's parallel subtests has ended.
+func (g *rig) forget() {
+	g.close()
+	g.up.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.db, g.chain, g.client, g.options, g.answer = nil, nil, nil, nil, nil
+	g.cfg, g.degraded, g.turns, g.bodies, g.whole = nil, nil, nil, nil, nil
+}
+
 func (g *rig) config() *config.Config {
 	g.mu.Lock()
 	defer g.mu.Unlock()

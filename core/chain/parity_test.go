@@ -564,7 +564,7 @@ func TestParity(t *testing.T) {
 					snapshots.Add(int64(p.snapshots))
 					putBack.Add(int64(p.putBack))
 				}
-				g.close()
+				g.forget()
 			})
 		}
 	})
