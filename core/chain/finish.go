@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func (c *Chain) complete(x *Exchange) {
 	c.nameNext(x)
 	c.logged(x, "finish", c.ledger.Finish(ctx, &x.done))
 	for _, d := range x.degrades {
-		d.Served = x.path
+		d.Served, d.BytesChanged = x.path, !bytes.Equal(x.out, x.raw)
 		id, err := c.ledger.Degrade(ctx, d)
 		c.logged(x, "degrade", err)
 		d.ID = id
