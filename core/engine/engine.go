@@ -325,5 +325,29 @@ func (c *Client) Pass(r *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		out.Header.Set("Authorization", "Bearer "+c.key)
 	}
+	if err := repeatable(out); err != nil {
+		return nil, err
+	}
 	return c.http.Transport.RoundTrip(out)
+}
+
+// repeatable lets the transport send a request once more whose connection turned
+// out to be closed: the engine closes some after a streamed reply, and a client
+// would see its next request fail.
+func repeatable(r *http.Request) error {
+	r.Header["Idempotency-Key"] = nil
+	if r.Body == nil || r.Body == http.NoBody || r.GetBody != nil {
+		return nil
+	}
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return fmt.Errorf("engine: the request could not be read: %w", err)
+	}
+	if err := r.Body.Close(); err != nil {
+		return fmt.Errorf("engine: the request could not be read: %w", err)
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	r.Body, err = r.GetBody()
+	r.ContentLength = int64(len(data))
+	return err
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -161,5 +162,53 @@ func TestClosedAtRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-served
+	}
+}
+
+// An engine may close a connection right after a reply. The next request must
+// not fail for it, whoever made it, and has its whole body when it goes again.
+func TestPassSurvivesAClosedConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	seen := make(chan string, 4)
+	go closing(l, seen)
+	c := NewClient("http://"+l.Addr().String(), "")
+	defer c.Close()
+	for _, want := range []string{"one", "two"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://local/x", io.NopCloser(strings.NewReader(want)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Pass(r)
+		if err != nil {
+			t.Fatalf("%s: %v", want, err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if got := <-seen; got != want {
+			t.Errorf("the engine read %q, want %q", got, want)
+		}
+	}
+}
+
+// closing answers one request on each connection as if more could follow, and
+// closes it once the next has begun.
+func closing(l net.Listener, seen chan<- string) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		in := bufio.NewReader(conn)
+		if r, err := http.ReadRequest(in); err == nil {
+			body, _ := io.ReadAll(r.Body)
+			seen <- string(body)
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			in.Peek(1)
+		}
+		conn.Close()
 	}
 }
