@@ -28,6 +28,7 @@ require (
 require (
 	git.sr.ht/~jackmordaunt/go-toast v1.1.2 // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect
+	github.com/a-h/parse v0.0.42 // indirect
 	github.com/a-h/templ v0.3.1118 // indirect
 	github.com/anthonynsimon/bild v0.14.0 // indirect
 	github.com/chromedp/cdproto v0.160.1 // indirect

@@ -16,6 +16,7 @@ import (
 	"holdfast/core/guard"
 	"holdfast/core/kv"
 	"holdfast/core/tier"
+	"holdfast/web/api"
 	"holdfast/web/overview"
 	"holdfast/web/settings"
 )
@@ -61,6 +62,9 @@ func (s *site) setSetting(r *http.Request) (string, error) {
 	if key == "bypass" {
 		r.PostForm.Set("on", r.PostFormValue("value"))
 		return s.setBypass(r)
+	}
+	if config.Starts(key) {
+		return "", api.ForToken(key)
 	}
 	if err := s.API.Settings.Change(r.Context(), map[string]string{key: r.PostFormValue("value")}); err != nil {
 		return "", err

@@ -260,6 +260,22 @@ func TestForgedForms(t *testing.T) {
 	}
 }
 
+// A form of ours, with everything in order, still does not decide which program
+// is run.
+func TestProgramsAreNotForPages(t *testing.T) {
+	h := newHouse(t)
+	for _, key := range []string{"engine.local.command", "engine.local.model"} {
+		res := h.ask("POST", "/ui/settings", url.Values{"key": {key}, "value": {"/bin/sh"}, guard.FormField: {h.guard.FormToken()}})
+		if body := text(t, res); res.StatusCode != 403 || !strings.Contains(body, "holdfast config set "+key) || h.knobs.last != nil {
+			t.Errorf("%s: %s, changed %v", key, res.Status, h.knobs.last)
+		}
+	}
+	h.knobs.c.Engine = map[string]config.Engine{"local": {Command: "llama-server", Model: "m.gguf"}}
+	if body := text(t, h.ask("GET", "/ui/settings", nil)); !strings.Contains(body, "no browser may change it") || strings.Contains(body, `aria-label="Save engine.local.command"`) {
+		t.Error("the page offers to change the program, or does not say why not")
+	}
+}
+
 // The theme is remembered, and only as one of its names.
 func TestTheme(t *testing.T) {
 	h := newHouse(t)

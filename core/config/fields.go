@@ -53,6 +53,12 @@ func (c *Config) Fields() (out []Field) {
 	return out
 }
 
+// Starts reports whether a setting decides which program is run, or what that
+// program loads: only who can read the token file may change such a one.
+func Starts(key string) bool {
+	return strings.HasPrefix(key, "engine.") && (strings.HasSuffix(key, ".command") || strings.HasSuffix(key, ".model"))
+}
+
 // Source is the layer that decided a field.
 func (c *Config) Source(key string) Source {
 	if s, ok := c.sources[key]; ok {

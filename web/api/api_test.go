@@ -256,6 +256,34 @@ func TestChangesAreHandedOn(t *testing.T) {
 	}
 }
 
+// TestProgramsNeedTheToken: what decides which program runs is not changed by a
+// request that was let in by a browser's cookie.
+func TestProgramsNeedTheToken(t *testing.T) {
+	for _, c := range []struct {
+		body  string
+		token bool
+		want  int
+	}{
+		{`{"engine.local.command":"/bin/sh"}`, false, 403},
+		{`{"ledger.budget":"4GiB","engine.local.command":"/bin/sh"}`, false, 403},
+		{`{"engine.other.model":"/tmp/x.gguf"}`, false, 403},
+		{`{"engine.local.slots":4}`, false, 200},
+		{`{"engine.local.command":"llama-server"}`, true, 200},
+	} {
+		k := &knobs{c: config.Default()}
+		_, h := newAPI(newShelf(), k)
+		r := httptest.NewRequest("PUT", "/hf/v1/config", strings.NewReader(c.body))
+		if c.token {
+			r.Header.Set("Authorization", "Bearer tok")
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.want || (c.want == 200) != (len(k.values) > 0) {
+			t.Errorf("%s, token %v: %d %s, changed %v", c.body, c.token, w.Code, w.Body, k.values)
+		}
+	}
+}
+
 func TestRefusedChanges(t *testing.T) {
 	for _, c := range []struct {
 		err    error

@@ -51,10 +51,26 @@ func (a *API) putConfig(w http.ResponseWriter, r *http.Request) error {
 		}
 		values[key] = v
 	}
+	// A request that names a token was let in by it alone, never by a cookie.
+	if r.Header.Get("Authorization") == "" {
+		for key := range values {
+			if config.Starts(key) {
+				return ForToken(key)
+			}
+		}
+	}
 	if err := a.change(r.Context(), values); err != nil {
 		return err
 	}
 	return a.config(w, r)
+}
+
+// ForToken refuses a browser what needs the token: a page could otherwise be
+// made to run anything.
+func ForToken(key string) *guard.Problem {
+	return &guard.Problem{Status: http.StatusForbidden, Code: "token_only",
+		Title: key + " decides which program is run, so a browser may not change it.",
+		Hint:  "Run holdfast config set " + key + " VALUE in a terminal, or edit config.toml."}
 }
 
 // plain is a JSON value as a person would type it for config set.

@@ -130,8 +130,19 @@ func text(f config.Field) string {
 	return f.Literal()
 }
 
-// locked reports whether something stronger than the file decides a setting.
-func locked(f config.Field) bool { return f.Source == config.FromEnv || f.Source == config.FromFlag }
+// locked says why a setting cannot be changed here, "" when it can: something
+// stronger than the file decides it, or it needs the token.
+func locked(f config.Field) string {
+	switch {
+	case f.Source == config.FromEnv:
+		return "an environment variable decides this"
+	case f.Source == config.FromFlag:
+		return "a flag of this start decides this"
+	case config.Starts(f.Key):
+		return "it decides which program runs, so no browser may change it: holdfast config set " + f.Key + " …"
+	}
+	return ""
+}
 
 func sourceTone(s config.Source) string {
 	switch s {
@@ -143,17 +154,28 @@ func sourceTone(s config.Source) string {
 	return layout.Quiet
 }
 
-// about says what a setting does, for those whose name does not.
+// about says what a setting does.
 func about(key string) string {
+	if p := strings.Split(key, "."); len(p) == 3 && (p[0] == "routes" || p[0] == "engine") {
+		key = p[0] + ".*." + p[2]
+	}
 	return map[string]string{
-		"addr": "proxy listener", "inspector_addr": "this inspector", "bypass": "send everything untouched",
+		"addr": "where agents send their requests", "inspector_addr": "where these pages are", "bypass": "send everything untouched",
+		"log_level": "how much the log says; never prompts or keys", "rollout.mode": "off, shadow (compare only) or on",
 		"rollout.percent": "of sessions that may be served from rows", "rollout.tripwire_percent": "of their turns compared with the full path",
 		"fold.enabled": "offer the model the tools to fold its history", "fold.window_percent": "of the window: ask for a fold",
 		"fold.emergency_percent": "of the window: one fold is made for the model", "fold.growth_tokens": "read again and again before a session's first fold; without economics, tokens between two reminders",
 		"fold.economics": "ask only when a fold pays for itself", "fold.holdout_percent": "of folds skipped, to measure what they save",
 		"fold.marker_line": "a line where something was folded", "fold.protect_tools": "tools whose results are never folded",
-		"ledger.budget": "disk the conversations may take", "kv.disk.budget": "counts in mode fixed only", "kv.disk.reserve": "free space left for everybody else",
+		"ledger.budget": "disk the conversations may take",
+		"routes.*.url":  "the upstream's address", "routes.*.default_for": "families whose bare paths go here", "routes.*.engine": "llamacpp: the disk KV cache may serve it",
+		"routes.*.slot_dir": "the engine's --slot-save-path, the same folder", "routes.*.wire": "its family, where the path does not tell", "routes.*.stateful": "the upstream keeps conversations",
+		"routes.*.strict_roles": "roles must alternate", "routes.*.window": "tokens; 0 for the model's own", "routes.*.proxy": "an HTTP proxy on the way", "routes.*.key_env": "the variable with its key, for replay only",
+		"engine.*.model": "the GGUF file it loads", "engine.*.command": "the program that is run", "engine.*.slots": "conversations it holds at once", "engine.*.context": "tokens of all its slots together",
+		"kv.disk.mode": "off, auto (a share of what is free) or fixed", "kv.disk.directory": "where the states lie; empty for Holdfast's own folder",
+		"kv.disk.budget": "counts in mode fixed only", "kv.disk.reserve": "free space left for everybody else",
 		"kv.disk.min_tokens": "shorter prompts are not stored", "kv.disk.daily_write_cap": "bytes written per day at most, against wear",
+		"mitm.enabled": "decrypt the listed hosts for clients that trust our root", "mitm.domains": "the hosts, and no other",
 		"web.allowed_origins": "web pages that may call the proxy", "web.proxy_secret": "ask for a secret in every proxied path",
 		"notify.degrade": "first step down of a session", "notify.low_space": "the disk is nearly full",
 		"notify.breaker": "a session is held on the full path", "notify.config": "config.toml cannot be read",
