@@ -15,6 +15,7 @@ import (
 
 	"holdfast/core/config"
 	"holdfast/core/guard"
+	"holdfast/storage/durable"
 	"holdfast/web/api"
 )
 
@@ -120,28 +121,40 @@ func (d *doctor) folders() (out []Check) {
 	for _, dir := range []string{d.paths.Config, d.paths.Data, d.paths.State} {
 		if !seen[dir] {
 			seen[dir] = true
-			out = append(out, private("folder", dir, 0o700))
+			out = append(out, private("folder", dir))
 		}
 	}
 	for _, file := range []string{d.paths.tokenFile(), d.paths.ledgerFile()} {
 		if _, err := os.Stat(file); err == nil {
-			out = append(out, private("file", file, 0o600))
+			out = append(out, private("file", file))
 		}
 	}
 	return out
 }
 
-func private(name, path string, mode os.FileMode) Check {
-	info, err := os.Stat(path)
+func private(name, path string) Check {
+	who, err := durable.Others(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return ok(name, "%s will be made at the first start", path)
 	case err != nil:
-		return fail(name, "make it readable for the user that runs Holdfast", "%v", err)
-	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return fail(name, fmt.Sprintf("chmod %o %s", mode, path), "%s can be read by others (%o)", path, info.Mode().Perm())
+		return fail(name, "make it readable for the user that runs Holdfast", "%s: %v", path, err)
+	case who != "":
+		return fail(name, closing(path), "%s can be read by others (%s)", path, who)
 	}
 	return ok(name, "%s is yours alone", path)
+}
+
+// closing is how a person closes a file or folder to others.
+func closing(path string) string {
+	if runtime.GOOS != "windows" {
+		return "chmod go= " + path
+	}
+	rights := "F"
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		rights = "(OI)(CI)F" // what is in it too
+	}
+	return `icacls "` + path + `" /inheritance:r /grant:r "%USERNAME%:` + rights + `"`
 }
 
 func (d *doctor) config() Check {

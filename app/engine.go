@@ -40,6 +40,10 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 		return nil, &Fault{Code: exitFailed, What: "the ledger cannot be opened", Err: err,
 			Hint: "holdfast doctor says what is wrong with " + p.ledgerFile()}
 	}
+	if err := closeLedger(p); err != nil {
+		return nil, errors.Join(&Fault{Code: exitFailed, What: "the ledger cannot be closed to other users", Err: err,
+			Hint: "put HOLDFAST_HOME on a disk whose files have owners"}, db.Close())
+	}
 	e.ledger, e.upstream = db, upstream.NewClient(own)
 	if e.kv, err = openKV(ctx, p, s, log.Logger, e.hub.Publish); err != nil {
 		return nil, errors.Join(err, db.Close())

@@ -24,8 +24,20 @@ func readOptional(name string) ([]byte, error) {
 	return data, err
 }
 
+// closeLedger closes the ledger's file and its companions to others. SQLite gives
+// the companions the mode of the file, but on Windows each has the list of its
+// folder, which may be one that was there before us.
+func closeLedger(p Paths) error {
+	for _, end := range []string{"", "-wal", "-shm"} {
+		if err := durable.Private(p.ledgerFile() + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // loadToken reads the token of the inspector, making it at first. A token that
-// others could read is as good as none, so its mode is put right.
+// others could read is as good as none, so it is closed to them.
 func loadToken(name string) (string, error) {
 	data, err := readOptional(name)
 	if err != nil {
@@ -33,7 +45,7 @@ func loadToken(name string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) >= 64 { // 256 bits in hex
-		return token, os.Chmod(name, 0o600)
+		return token, durable.Private(name)
 	}
 	token = guard.NewSecret()
 	if err := writeFile(name, []byte(token+"\n")); err != nil {

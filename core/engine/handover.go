@@ -37,7 +37,7 @@ func private(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !st.IsDir() || !ours(st) || st.Mode().Perm()&0o077 != 0 {
+	if !st.IsDir() || !ours(st) || shared(st) {
 		return fmt.Errorf("%s is there already and is not ours alone", dir)
 	}
 	return nil
@@ -71,7 +71,7 @@ func CheckHandover(dir string) error {
 	if !st.IsDir() {
 		return errors.New("engine: slot_dir is not a folder")
 	}
-	if st.Mode().Perm()&0o077 != 0 {
+	if shared(st) {
 		return fmt.Errorf("%w: chmod 700 %s", ErrHandover, dir)
 	}
 	return nil

@@ -16,3 +16,7 @@ func look(f *os.File) (known, error) {
 
 // ours cannot be asked here; the folders used are each user's own.
 func ours(os.FileInfo) bool { return true }
+
+// shared cannot be asked here either: the modes of Windows are made up, and
+// every folder looks open to all by them.
+func shared(os.FileInfo) bool { return false }

@@ -25,3 +25,6 @@ func ours(st os.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && int(sys.Uid) == os.Getuid()
 }
+
+// shared says whether others may use a folder.
+func shared(st os.FileInfo) bool { return st.Mode().Perm()&0o077 != 0 }

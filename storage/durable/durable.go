@@ -37,13 +37,21 @@ type File interface {
 type OS struct{}
 
 // Create uses O_EXCL, so it never writes through a link left in the way. The
-// mode is set again after the umask had its say.
+// mode is set again after the umask had its say; on Windows, which has none, a
+// file that is the owner's alone gets a list of its own before anything is in
+// it.
 func (OS) Create(name string, perm fs.FileMode) (File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Chmod(perm); err != nil && runtime.GOOS != "windows" {
+	switch {
+	case runtime.GOOS != "windows":
+		err = f.Chmod(perm)
+	case perm&0o077 == 0:
+		err = Private(name)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(name))
 	}
 	return f, nil

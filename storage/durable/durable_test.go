@@ -11,8 +11,28 @@ import (
 	"testing"
 )
 
+// scratch is a folder that is removed again by plain steps: TempDir clears with
+// a call that wine 8 lacks.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "durable-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		files, err := os.ReadDir(dir)
+		for _, f := range files {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, f.Name())))
+		}
+		if err = errors.Join(err, os.Remove(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 func TestWriteFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "token")
+	path := filepath.Join(scratch(t), "token")
 	for _, want := range []string{"first", "second, longer", ""} {
 		if err := WriteFile(path, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
@@ -22,12 +42,45 @@ func TestWriteFile(t *testing.T) {
 			t.Fatalf("read %q, %v; want %q", got, err, want)
 		}
 	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("mode %v, %v; want 0600", info.Mode(), err)
+	if who, err := Others(path); err != nil || who != "" {
+		t.Fatalf("open to %s, %v; want nobody", who, err)
 	}
 	if names, _ := os.ReadDir(filepath.Dir(path)); len(names) != 1 {
 		t.Fatalf("stray files: %v", names)
+	}
+}
+
+// TestPrivate: what others may use is told, and closed; on Windows under wine
+// too, which `go run ./build nightly` has.
+func TestPrivate(t *testing.T) {
+	dir := scratch(t)
+	file := filepath.Join(dir, "ledger")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, file} {
+		open(t, path)
+		if who, err := Others(path); err != nil || who == "" {
+			t.Errorf("%s is open to all, told is %q, %v", path, who, err)
+		}
+		if err := Private(path); err != nil {
+			t.Fatal(err)
+		}
+		if who, err := Others(path); err != nil || who != "" {
+			t.Errorf("%s is closed, told is %q, %v", path, who, err)
+		}
+	}
+	written := filepath.Join(dir, "token")
+	if err := WriteFile(written, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if who, err := Others(written); err != nil || who != "" {
+		t.Errorf("a written file is told to be open to %q, %v", who, err)
+	}
+	for _, act := range []func(string) error{Private, func(p string) error { _, err := Others(p); return err }} {
+		if err := act(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got %v, want ErrNotExist", err)
+		}
 	}
 }
 

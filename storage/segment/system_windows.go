@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/windows"
+
+	"holdfast/storage/durable"
 )
 
 // noFollow has no meaning here; links are refused by what they look like.
@@ -22,24 +24,8 @@ func tryLock(f *os.File) error {
 	return err
 }
 
-// restrict gives the folder one protected, inherited entry: full control for
-// the user Holdfast runs as.
-func restrict(dir string) error {
-	user, err := windows.GetCurrentProcessToken().GetTokenUser()
-	if err != nil {
-		return err
-	}
-	sd, err := windows.SecurityDescriptorFromString("D:P(A;OICI;FA;;;" + user.User.Sid.String() + ")")
-	if err != nil {
-		return err
-	}
-	dacl, _, err := sd.DACL()
-	if err != nil {
-		return err
-	}
-	const what = windows.DACL_SECURITY_INFORMATION | windows.PROTECTED_DACL_SECURITY_INFORMATION
-	return windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, what, nil, nil, dacl, nil)
-}
+// restrict closes a folder to everybody else; what is made in it inherits that.
+func restrict(dir string) error { return durable.Private(dir) }
 
 // remote reports a network drive.
 func remote(dir string) (name string, far bool) {
