@@ -149,6 +149,7 @@ func (c *Chain) open(r *http.Request) (*Exchange, error) {
 	if x.target, err = upstream.Resolve(x.cfg, r.Method, r.URL.EscapedPath(), r.URL.RawQuery); err != nil {
 		return nil, err
 	}
+	x.target.URL.ForceQuery = r.URL.ForceQuery // a lone "?" is the client's
 	c.metrics.seen.Add(1)
 	x.codec = c.codecs[x.target.Family]
 	c.follow(x.cfg.Bypass)

@@ -33,7 +33,9 @@ func (c *Chain) send(w http.ResponseWriter, x *Exchange) {
 	stop := context.AfterFunc(x.r.Context(), cancel)
 	begun := time.Now()
 	body, header := x.outbound()
-	resp, err := c.upstream.SendBytes(ctx, &x.target, x.r.Method, header, body)
+	interim, answered := upstream.Interim(ctx, w, x.r)
+	resp, err := c.upstream.SendBytes(interim, &x.target, x.r.Method, header, body)
+	answered()
 	if err != nil {
 		c.unreachable(w, x, err)
 		return
@@ -154,6 +156,8 @@ func (x *Exchange) ended(out upstream.Outcome, stream bool) {
 		x.done.Error = "client_gone"
 	case out.UpstreamErr != nil:
 		x.done.Error = "upstream_cut"
+	case x.tap.Unread() != nil:
+		x.done.Error = "reply_undecoded"
 	}
 }
 
@@ -185,7 +189,9 @@ func inert(kind string) bool {
 
 // pass forwards what is not a model call, streaming both ways.
 func (c *Chain) pass(w http.ResponseWriter, x *Exchange) {
-	resp, err := c.upstream.Send(x.r.Context(), &x.target, x.r.Method, x.r.Header, x.r.Body, x.r.ContentLength)
+	interim, answered := upstream.Interim(x.r.Context(), w, x.r)
+	resp, err := c.upstream.Send(interim, &x.target, x.r.Method, x.r.Header, x.r.Body, x.r.ContentLength)
+	answered()
 	if err != nil {
 		c.unreachable(w, x, err)
 		return
@@ -203,7 +209,9 @@ func (c *Chain) pass(w http.ResponseWriter, x *Exchange) {
 	if err != nil {
 		cut(w)
 		x.abort = true
+		return
 	}
+	upstream.Trail(w, resp)
 }
 
 // cut sends what is buffered of a reply that breaks off: the client is to see
@@ -212,6 +220,7 @@ func cut(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
 
 func copyFlushing(w http.ResponseWriter, r io.Reader) error {
 	flush := http.NewResponseController(w).Flush
+	flush() // the header; the first bytes may be long in coming
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buf)

@@ -78,39 +78,19 @@ func (c *Chain) looped(ctx context.Context, x *Exchange, resp *http.Response) *h
 	if !stream && !strings.Contains(kind, "json") {
 		return nil
 	}
-	begun := &beginning{ReadCloser: resp.Body, read: new(bytes.Buffer)}
-	resp.Body = begun
-	body, err := upstream.Decoded(resp)
-	if err != nil { // what was read of it is the client's too
-		resp.Body = readCloser{io.MultiReader(begun.read, begun.ReadCloser), begun}
+	if !stream && upstream.Whole(resp, sse.MaxReply) != nil {
 		return nil
 	}
-	begun.read = nil
+	body, err := upstream.Decoded(resp)
+	if err != nil {
+		return nil
+	}
 	r, w := io.Pipe()
 	l := &loop{c: c, x: x, ctx: ctx, stream: stream, out: w, spoke: time.Now(),
 		wire: codec.Loop(stream, wire.LoopOptions{Own: x.ownTools(), Note: emptyNote})}
 	x.loop = l
 	go l.run(body)
 	return plainReply(resp, r, stream)
-}
-
-// beginning keeps what is read of a body while read is there.
-type beginning struct {
-	io.ReadCloser
-	read *bytes.Buffer
-}
-
-func (b *beginning) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.read != nil {
-		b.read.Write(p[:n])
-	}
-	return n, err
-}
-
-type readCloser struct {
-	io.Reader
-	io.Closer
 }
 
 // plainReply is a reply whose body is r, of no known length and encoding. One

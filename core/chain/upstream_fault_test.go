@@ -614,11 +614,15 @@ func TestLongReply(t *testing.T) {
 func TestHeldReplies(t *testing.T) {
 	g := newRig(t, config.On)
 	long := `{"type":"message","pad":"` + strings.Repeat("x", sse.MaxReply) + `"}`
+	sound := pack(t, "gzip", strings.NewReader(`{"type":"message"}`))
+	broken := string(sound[:len(sound)/2])
 	for name, c := range map[string]struct {
 		coding, body string
 		length       int64
 	}{
-		"short": {"", `{"type":"message"}`, 18}, "long": {"", long, -1}, "not gzip": {"gzip", `{"type":"message"}`, 18},
+		"short": {"", `{"type":"message"}`, 18}, "long": {"", long, -1},
+		"not gzip": {"gzip", `{"type":"message"}`, 18}, "not zstd": {"zstd", `{"type":"message"}`, 18}, "not br": {"br", `{"type":"message"}`, 18},
+		"broken gzip": {"gzip", broken, int64(len(broken))},
 	} {
 		g.setAnswer(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -631,6 +635,9 @@ func TestHeldReplies(t *testing.T) {
 		resp, got, err := g.do(g.request(t.Context(), "POST", anthropicPath, anthropicBody(user("q")), sessionHeader, "held"+name))
 		if err != nil || string(got) != c.body || resp.ContentLength != c.length || resp.Header.Get("Content-Encoding") != c.coding {
 			t.Errorf("%s: %d of %d bytes, length %d, encoding %q, %v", name, len(got), len(c.body), resp.ContentLength, resp.Header.Get("Content-Encoding"), err)
+		}
+		if turn := g.lastTurn(); (turn.Error == "reply_undecoded") != (c.coding != "") {
+			t.Errorf("%s: the row says %q", name, turn.Error)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -67,11 +68,16 @@ func (c *Client) Close() {
 }
 
 // Send makes one round trip. The response is whatever the upstream said,
-// redirects included; its body is still encoded.
+// redirects included; its body is still encoded. A body that the client frames
+// badly is a Refusal: the fault is not the upstream's.
 func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Header, body io.Reader, size int64) (*http.Response, error) {
 	tr, err := c.senderOf(t)
 	if err != nil {
 		return nil, err
+	}
+	source := &fromClient{Reader: body}
+	if _, inMemory := body.(*bytes.Reader); !inMemory {
+		body = source
 	}
 	req, err := http.NewRequestWithContext(ctx, method, t.URL.String(), body)
 	if err != nil {
@@ -85,11 +91,30 @@ func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Head
 	}
 	req.Header = Outbound(h, t.Loopback())
 	resp, err := tr.RoundTrip(req)
-	if err == nil && resp.StatusCode < http.StatusOK {
+	switch {
+	case err != nil && source.broke.Load():
+		return nil, badFraming()
+	case err != nil:
+		return nil, err
+	case resp.StatusCode < http.StatusOK:
 		resp.Body.Close()
 		return nil, fmt.Errorf("upstream: final status %d is not one", resp.StatusCode)
 	}
-	return resp, err
+	return resp, nil
+}
+
+// fromClient is a body on its way through, which knows whether it broke off.
+type fromClient struct {
+	io.Reader
+	broke atomic.Bool
+}
+
+func (f *fromClient) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		f.broke.Store(true)
+	}
+	return n, err
 }
 
 // SendBytes is Send with a body in memory.
@@ -213,6 +238,10 @@ func endToEnd(h http.Header) http.Header {
 
 // Unreachable turns a failed round trip into an answer a person can act on.
 func Unreachable(t *Target, err error) *Refusal {
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return refusal
+	}
 	if errors.Is(err, ErrForbidden) {
 		return &Refusal{http.StatusForbidden, "via_refused", "This address cannot be reached through Holdfast.",
 			"Link-local, metadata and Holdfast's own addresses are refused. If this really is a model API, add it as a route in config.toml."}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bufio"
 	"bytes"
 	"compress/flate"
 	"compress/zlib"
@@ -45,9 +46,13 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	case n > MaxBody:
 		return nil, tooLarge(r)
 	case err != nil:
-		return nil, &Refusal{http.StatusBadRequest, "bad_framing", "The request body ended early or is badly framed.", "Send the request again."}
+		return nil, badFraming()
 	}
 	return buf.Bytes(), nil
+}
+
+func badFraming() *Refusal {
+	return &Refusal{http.StatusBadRequest, "bad_framing", "The request body ended early or is badly framed.", "Send the request again."}
 }
 
 // drainBody is how much of a body that is refused for its size is read and
@@ -70,23 +75,33 @@ func Decode(body []byte, encoding string) ([]byte, error) {
 	if encoding == "" || encoding == "identity" {
 		return body, nil
 	}
-	r, err := decoder(bytes.NewReader(body), encoding)
-	if errors.Is(err, ErrEncoding) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, broken(encoding)
-	}
-	defer r.Close()
-	var out bytes.Buffer
-	n, err := out.ReadFrom(io.LimitReader(r, MaxBody+1))
+	out, err := unpack(body, encoding, MaxBody)
 	switch {
-	case n > MaxBody:
+	case errors.Is(err, ErrEncoding):
+		return nil, err
+	case errors.Is(err, errLong):
 		return nil, errTooLarge()
 	case err != nil:
 		return nil, broken(encoding)
 	}
-	return out.Bytes(), nil
+	return out, nil
+}
+
+var errLong = errors.New("upstream: unpacks to more than is read")
+
+// unpack undoes an encoding of at most limit bytes.
+func unpack(body []byte, encoding string, limit int64) ([]byte, error) {
+	r, err := decoder(bytes.NewReader(body), encoding)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var out bytes.Buffer
+	n, err := out.ReadFrom(io.LimitReader(r, limit+1))
+	if n > limit {
+		err = errLong
+	}
+	return out.Bytes(), err
 }
 
 func broken(encoding string) *Refusal {
@@ -95,26 +110,110 @@ func broken(encoding string) *Refusal {
 }
 
 // Decoded is the body of a reply without its content encoding; closing it
-// closes the reply. One in an encoding nobody here knows is ErrEncoding.
+// closes the reply. One that is not in the encoding it names, as far as its
+// first byte tells, or in one nobody here knows, is an error and stays as it
+// came: the client gets what the upstream sent.
 func Decoded(resp *http.Response) (io.ReadCloser, error) {
 	encoding := resp.Header.Get("Content-Encoding")
 	if encoding == "" {
 		return resp.Body, nil
 	}
-	r, err := decoder(resp.Body, encoding)
+	begun := &opening{Reader: resp.Body}
+	r, err := decoder(begun, encoding)
 	if err != nil {
+		rewind(resp, begun.kept, begun.err)
 		return nil, err
 	}
-	return decoded{r, resp.Body}, nil
+	first := bufio.NewReader(r)
+	if _, err := first.Peek(1); err != nil && err != io.EOF {
+		rewind(resp, begun.kept, begun.err)
+		return nil, err
+	}
+	begun.done, begun.kept = true, nil
+	return decoded{first, r, resp.Body}, nil
 }
+
+// Whole reads an encoded reply to its end and leaves it decoded. One that breaks
+// off, does not decode to its last byte or has more than limit bytes either way
+// is an error and stays as it came.
+func Whole(resp *http.Response, limit int64) error {
+	encoding := resp.Header.Get("Content-Encoding")
+	if encoding == "" {
+		return nil
+	}
+	raw, broke := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	plain, err := []byte(nil), broke
+	switch {
+	case err != nil:
+	case int64(len(raw)) > limit:
+		err = errLong
+	default:
+		plain, err = unpack(raw, encoding, limit)
+	}
+	if err != nil {
+		rewind(resp, raw, broke)
+		return err
+	}
+	rewind(resp, plain, io.EOF)
+	resp.Header.Del("Content-Encoding")
+	resp.Header.Set("Content-Length", fmt.Sprint(len(plain)))
+	resp.ContentLength = int64(len(plain))
+	return nil
+}
+
+// openingBytes bounds what is kept of a reply until its first byte is decoded:
+// an encoding can go on for gigabytes and say nothing.
+const openingBytes = 1 << 20
+
+var errSilent = errors.New("upstream: an encoded reply that says nothing")
+
+// opening keeps what is read of a body, and how reading ended, until done.
+type opening struct {
+	io.Reader
+	kept []byte
+	err  error
+	done bool
+}
+
+func (o *opening) Read(p []byte) (int, error) {
+	if o.done {
+		return o.Reader.Read(p)
+	}
+	if len(o.kept) > openingBytes {
+		return 0, errSilent
+	}
+	n, err := o.Reader.Read(p)
+	o.kept, o.err = append(o.kept, p[:n]...), err
+	return n, err
+}
+
+// rewind puts back what was read of a reply; err is how reading ended, nil when
+// it has not.
+func rewind(resp *http.Response, read []byte, err error) {
+	rest := io.Reader(resp.Body)
+	if err != nil {
+		rest = ended{err}
+	}
+	resp.Body = bodyOf{io.MultiReader(bytes.NewReader(read), rest), resp.Body}
+}
+
+type bodyOf struct {
+	io.Reader
+	io.Closer
+}
+
+// ended is the end of a body.
+type ended struct{ err error }
+
+func (e ended) Read([]byte) (int, error) { return 0, e.err }
 
 // decoded reads through a decoder and closes what is under it too.
 type decoded struct {
-	io.ReadCloser
-	under io.Closer
+	io.Reader
+	decoder, under io.Closer
 }
 
-func (d decoded) Close() error { return errors.Join(d.ReadCloser.Close(), d.under.Close()) }
+func (d decoded) Close() error { return errors.Join(d.decoder.Close(), d.under.Close()) }
 
 // decoder undoes one encoding, or a comma-separated list of them, last first.
 func decoder(r io.Reader, encoding string) (io.ReadCloser, error) {

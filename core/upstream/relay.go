@@ -1,10 +1,14 @@
 package upstream
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +36,8 @@ type Tap struct {
 	decoded io.Writer
 	pipe    *io.PipeWriter
 	done    sync.WaitGroup
+	// unread is how decoding failed; written by the goroutine, read after done.
+	unread error
 }
 
 // NewTap starts a tap; times are counted from start. encoding is the reply's
@@ -49,10 +55,12 @@ func NewTap(start time.Time, encoding string, reader io.Writer) *Tap {
 		// Whatever goes wrong in decoding is the client's to judge; the pipe
 		// is drained so that the relay never waits.
 		defer io.Copy(io.Discard, pr)
-		if d, err := decoder(pr, encoding); err == nil {
-			io.Copy(reader, d)
+		d, err := decoder(pr, encoding)
+		if err == nil {
+			_, err = io.Copy(reader, d)
 			d.Close()
 		}
+		t.unread = err
 	}()
 	return t
 }
@@ -88,6 +96,10 @@ func (t *Tap) Close() {
 		t.done.Wait()
 	}
 }
+
+// Unread is why the reader did not see the whole reply: its encoding is broken
+// or not known here. It is called after Close.
+func (t *Tap) Unread() error { return t.unread }
 
 // Kept returns the reply, or nil when it was longer than MaxRecord.
 func (t *Tap) Kept() []byte {
@@ -129,7 +141,8 @@ func Streams(h http.Header, length int64) bool {
 // the terminal event: usage and record are complete by then, the rest is form.
 const drainFor = 5 * time.Second
 
-// Relay copies the reply to the tap and to the client. The tap is first, so
+// Relay copies the reply to the tap and to the client: the header of a stream
+// at once, then its bytes as they come, last its trailers. The tap is first, so
 // that whatever a client does about the terminal event, the event has been
 // read by then. terminal says whether it has; first runs once the first bytes
 // have left. A client that stops reading is handled by [Left].
@@ -138,6 +151,13 @@ func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), t
 	if Streams(resp.Header, resp.ContentLength) {
 		flush = http.NewResponseController(w).Flush
 	}
+	told := func(err error) {
+		if err != nil && !out.ClientGone {
+			out.ClientGone = true
+			tap.Left(terminal, cancel)
+		}
+	}
+	told(flush())
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := resp.Body.Read(buf)
@@ -149,22 +169,57 @@ func Relay(w http.ResponseWriter, resp *http.Response, tap *Tap, first func(), t
 			tap.Write(buf[:n])
 			if !out.ClientGone {
 				_, werr := w.Write(buf[:n])
-				if errors.Join(werr, flush()) != nil {
-					out.ClientGone = true
-					tap.Left(terminal, cancel)
-				}
+				told(errors.Join(werr, flush()))
 			}
 			if begins {
 				first()
 			}
 		}
 		if err == io.EOF {
+			Trail(w, resp)
 			return out
 		}
 		if err != nil {
 			out.UpstreamErr = err
 			return out
 		}
+	}
+}
+
+// Trail passes on the trailers of a reply whose body has ended; before that
+// nobody knows them.
+func Trail(w http.ResponseWriter, resp *http.Response) {
+	for k, v := range endToEnd(resp.Trailer) {
+		w.Header()[http.TrailerPrefix+k] = v
+	}
+}
+
+// Interim passes on what the upstream says before its answer (status 1xx,
+// "early hints"), until done is called. 100 is left out: the server has told the
+// client to go on, or the client did not ask.
+func Interim(ctx context.Context, w http.ResponseWriter, r *http.Request) (told context.Context, done func()) {
+	if !r.ProtoAtLeast(1, 1) {
+		return ctx, func() {}
+	}
+	var mu sync.Mutex
+	over := false
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if over || code == http.StatusContinue {
+			return nil
+		}
+		own := w.Header().Clone()
+		Inbound(w.Header(), http.Header(h))
+		w.WriteHeader(code)
+		clear(w.Header())
+		maps.Copy(w.Header(), own)
+		return nil
+	}}
+	return httptrace.WithClientTrace(ctx, trace), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
 	}
 }
 
