@@ -29,25 +29,45 @@ func foldPrompts() [2]string {
 	}
 }
 
-// TestClientsFold: real clients finish a session in which the model folds
-// twice. They never see a call of ours, and everything the model gets is what a
-// strict provider takes.
-func TestClientsFold(t *testing.T) {
-	model := demo.NewModel(demo.Options{})
-	server := httptest.NewServer(model)
-	defer server.Close()
-	program := buildProgram(t)
+// foldRuns are the clients that fold, and what is behind Holdfast: a provider
+// that checks what it signed and how calls and results go together, and one
+// that wants turns to alternate as well.
+func foldRuns() (runs []foldRun) {
 	for _, a := range realAgents() {
-		if !strings.HasPrefix(a.name, "pi-") && a.name != "claude-code" {
-			continue
+		if a.name == "claude-code" || strings.HasPrefix(a.name, "pi-") {
+			runs = append(runs, foldRun{a, demo.AlternateNowhere})
 		}
-		t.Run(a.name, func(t *testing.T) {
-			h := startHoldfast(t, program, "on")
-			tp := newTap(t, h.addr, nil)
-			label := a.name + "-fold"
+		if strings.HasPrefix(a.name, "pi-") {
+			runs = append(runs, foldRun{a, demo.AlternateEverywhere})
+		}
+	}
+	return runs
+}
+
+type foldRun struct {
+	agent
+	turns demo.Alternation
+}
+
+// strict says that the route is configured as one that wants turns to alternate.
+func (r foldRun) strict() bool { return r.turns == demo.AlternateEverywhere }
+
+func (r foldRun) label() string { return fmt.Sprintf("%s-strict_roles-%t", r.name, r.strict()) }
+
+// TestClientsFold: real clients finish a session in which the model folds
+// twice. They never see a call of ours, and a strict provider refuses nothing.
+func TestClientsFold(t *testing.T) {
+	program := buildProgram(t)
+	for _, r := range foldRuns() {
+		t.Run(r.label(), func(t *testing.T) {
+			model := demo.NewModel(demo.Options{Strict: true, Turns: r.turns})
+			server := httptest.NewServer(model)
+			defer server.Close()
+			route := fmt.Sprintf("[routes.model]\nurl = %q\nstrict_roles = %t\n", demo.BaseURL(server.URL, r.label()), r.strict())
+			tp := newTap(t, startHoldfast(t, program, "on", route).addr, nil)
 			in := newSandbox(t)
 			for i, prompt := range foldPrompts() {
-				shown := a.say(t, in, tp.url+"/via/"+demo.BaseURL(server.URL, label)+a.path, prompt, i > 0)
+				shown := r.say(t, in, tp.url+"/r/model"+r.path, prompt, i > 0)
 				if want := [2]string{"First part done.", "Second part done."}[i]; !strings.Contains(shown, want) {
 					t.Errorf("run %d shows %s", i+1, shown)
 				}
@@ -57,29 +77,34 @@ func TestClientsFold(t *testing.T) {
 					t.Errorf("exchange %d: the client knows of our call", i)
 				}
 			}
-			folds := folded(t, a, model.Recordings(label))
-			if folds < 2 {
-				t.Errorf("%d folds reached the model, want 2", folds)
-			}
+			r.folded(t, model.Recordings(r.label()))
 		})
 	}
 }
 
-// folded judges what the model got and counts the carriers in its last request.
-func folded(t *testing.T, a agent, recordings []demo.Recording) (folds int) {
+// folded judges what the model got: nothing it refused, both folds, and
+// reasoning with its signatures where the client asks for any.
+func (r foldRun) folded(t *testing.T, recordings []demo.Recording) {
 	t.Helper()
 	var codec wire.Codec = anthropic.Codec{}
-	if a.path != "" {
+	if r.path != "" {
 		codec = openai.Codec{}
 	}
-	for i, r := range recordings {
-		if !strings.HasSuffix(r.Path, "/messages") && !strings.HasSuffix(r.Path, "/chat/completions") {
+	folds, signed := 0, 0
+	for i, rec := range recordings {
+		if !strings.HasSuffix(rec.Path, "/messages") && !strings.HasSuffix(rec.Path, "/chat/completions") {
 			continue
 		}
-		if err := wiretest.Accept(codec, r.Body, false); err != nil {
-			t.Errorf("request %d is refused: %v", i+1, err)
+		if err := wiretest.Accept(codec, rec.Body, r.strict()); err != nil || rec.Refused != "" {
+			t.Errorf("request %d is refused: %v, %s", i+1, err, rec.Refused)
 		}
-		folds = max(folds, strings.Count(string(r.Body), "[fold b")-strings.Count(string(r.Body), `\"[fold b3\"`))
+		folds = max(folds, bytes.Count(rec.Body, []byte("[fold b"))-bytes.Count(rec.Body, []byte(`\"[fold b3\"`)))
+		signed = max(signed, bytes.Count(rec.Body, []byte(`"signature":"`)))
 	}
-	return folds
+	if folds < 2 {
+		t.Errorf("%d folds reached the model, want 2", folds)
+	}
+	if thinks := r.name == "claude-code"; (signed > 0) != thinks {
+		t.Errorf("%d signed blocks of reasoning reached the model", signed)
+	}
 }

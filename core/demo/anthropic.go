@@ -3,6 +3,7 @@ package demo
 import (
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 
 	"holdfast/core/wire"
 )
@@ -18,7 +19,8 @@ type anthropicRequest struct {
 		Schema *schema `json:"input_schema"`
 	} `json:"tools"`
 	Thinking struct {
-		Type string `json:"type"`
+		Type    string `json:"type"`
+		Display string `json:"display"`
 	} `json:"thinking"`
 	Output struct {
 		Format struct {
@@ -33,7 +35,7 @@ func (anthropicWire) read(body []byte) (request, error) {
 		return request{}, err
 	}
 	q := request{model: in.Model, stream: in.Stream, tokens: tokensOf(body), format: in.Output.Format.Schema,
-		think: in.Thinking.Type != "" && in.Thinking.Type != "disabled"}
+		think: in.Thinking.Type != "" && in.Thinking.Type != "disabled", omit: in.Thinking.Display == "omitted"}
 	for _, t := range in.Tools {
 		if t.Schema != nil {
 			q.tools = append(q.tools, tool{t.Name, t.Schema})
@@ -45,10 +47,23 @@ func (anthropicWire) read(body []byte) (request, error) {
 }
 
 // blocks are the content blocks of a turn, whole.
-func (anthropicWire) blocks(t Turn, ids *idSource) (out []object) {
-	if t.Thinking != "" {
-		out = append(out, object{{"type", "thinking"}, {"thinking", t.Thinking}, {"signature", signature(t.Thinking)}})
+func (w anthropicWire) blocks(q request, t Turn, ids *idSource) []object {
+	rest := w.spoken(t, ids)
+	if t.Thinking == "" {
+		return rest
 	}
+	text, next := t.Thinking, ""
+	if q.omit {
+		text = ""
+	}
+	if len(rest) > 0 {
+		next = follows(blockPart(wire.ValueOf(mustEncode(rest[0]))))
+	}
+	return append([]object{{{"type", "thinking"}, {"thinking", text}, {"signature", signature(text, 0, next)}}}, rest...)
+}
+
+// spoken are the content blocks of a turn behind its reasoning.
+func (anthropicWire) spoken(t Turn, ids *idSource) (out []object) {
 	if t.Redacted {
 		out = append(out, object{{"type", "redacted_thinking"}, {"data", opaque(ids)}})
 	}
@@ -86,13 +101,13 @@ func (anthropicWire) stop(t Turn) string {
 }
 
 func (w anthropicWire) whole(out *reply, q request, t Turn, ids *idSource) {
-	content := w.blocks(t, ids)
+	content := w.blocks(q, t, ids)
 	_, _, _, output := q.counts(t)
 	out.json(200, w.message(q, t, ids, content, w.stop(t), output))
 }
 
 func (w anthropicWire) stream(out *reply, q request, t Turn, ids *idSource) {
-	content := w.blocks(t, ids)
+	content := w.blocks(q, t, ids)
 	start := w.message(q, t, ids, []object{}, nil, 1)
 	send := func(kind string, rest ...member) { out.event(kind, object{{"type", kind}}.with(rest...)) }
 	send("message_start", member{"message", start})
@@ -117,7 +132,9 @@ func (w anthropicWire) block(out *reply, send func(string, ...member), i int, b 
 	switch b[0].value {
 	case "thinking":
 		for _, p := range parts(text, 2) {
-			delta(member{"type", "thinking_delta"}, member{"thinking", p})
+			if p != "" { // omitted
+				delta(member{"type", "thinking_delta"}, member{"thinking", p})
+			}
 		}
 		delta(member{"type", "signature_delta"}, member{"signature", b[2].value})
 	case "text":
@@ -148,6 +165,10 @@ func opened(b object) (empty object, text string) {
 		return object{b[0], b[1], b[2], {"input", object{}}}, string(b[3].value.(json.RawMessage))
 	}
 	return b, ""
+}
+
+func (anthropicWire) refuse(out *reply, why error) {
+	out.json(http.StatusBadRequest, errorBody("invalid_request_error", why.Error()))
 }
 
 func (anthropicWire) fault(out *reply, status int) {

@@ -18,7 +18,7 @@ func sent(t *testing.T, script Script, turn int, before []object, beside ...stri
 		messages = append(messages, text("user", script[turn].Opens))
 	} else {
 		last := script.at(turn - 1)
-		messages = append(messages, object{{"role", "assistant"}, {"content", anthropicWire{}.blocks(last, ids)}})
+		messages = append(messages, object{{"role", "assistant"}, {"content", anthropicWire{}.blocks(request{}, last, ids)}})
 		messages = append(messages, results(messages[len(messages)-1]))
 	}
 	for _, say := range beside {
@@ -103,7 +103,7 @@ func TestFoldsWhenReminded(t *testing.T) {
 	if got, _ := decide(script, sent(t, script, turn, nil)); len(got.Calls) != 1 || got.Calls[0].Tool != "Bash" {
 		t.Errorf("without a reminder it does %+v", got.Calls)
 	}
-	own := object{{"role", "assistant"}, {"content", anthropicWire{}.blocks(got, &idSource{seed: []byte("own")})}}
+	own := object{{"role", "assistant"}, {"content", anthropicWire{}.blocks(request{}, got, &idSource{seed: []byte("own")})}}
 	q := sent(t, script, turn, nil, aReminder)
 	messages := append(raws(t, q), own, results(own))
 	again, at := decide(script, readRequest(t, messages))
@@ -227,7 +227,7 @@ func TestLooksUp(t *testing.T) {
 		if got.Calls[0].Tool != want || want == "hf_decompress" && string(got.Calls[0].Args) != `{"blockId":"b7"}` {
 			t.Fatalf("step %d is %s %s, want %s", i, got.Calls[0].Tool, got.Calls[0].Args, want)
 		}
-		said := object{{"role", "assistant"}, {"content", anthropicWire{}.blocks(got, &idSource{seed: []byte(want)})}}
+		said := object{{"role", "assistant"}, {"content", anthropicWire{}.blocks(request{}, got, &idSource{seed: []byte(want)})}}
 		messages = append(messages, said, results(said))
 	}
 }

@@ -37,9 +37,12 @@ type Options struct {
 	// model then uses the folding tools it is offered, and reports what a
 	// provider with a prompt cache would. Nil means directives.
 	Script Script
-	// Strict refuses what a strict provider would: wrong signatures, calls and
-	// results that do not go together, messages out of order.
+	// Strict refuses what a strict provider would: reasoning that is not as it
+	// was signed or not where, calls and results that do not go together,
+	// messages out of order.
 	Strict bool
+	// Turns says where a strict model wants turns to alternate.
+	Turns Alternation
 	// Keep is how many exchanges of a label keep their bodies; 0 keeps all.
 	Keep int
 }
@@ -60,7 +63,7 @@ type Recording struct {
 	Cut bool
 	// Size is the length of Body, kept when Body is not.
 	Size int64
-	// Counts is the usage a scripted reply reports, Refused why a strict model
+	// Counts is the usage a scripted reply reports, Refused why the model
 	// answered 400.
 	Counts  wire.Counts
 	Refused string
@@ -232,6 +235,8 @@ type wireFormat interface {
 	read(body []byte) (request, error)
 	whole(out *reply, q request, t Turn, ids *idSource)
 	stream(out *reply, q request, t Turn, ids *idSource)
+	// refuse answers 400 as the provider words it.
+	refuse(out *reply, why error)
 	fault(out *reply, status int)
 	midFault(out *reply)
 	// rules are a strict provider's.
@@ -241,16 +246,13 @@ type wireFormat interface {
 // converse answers a request for a reply.
 func (m *Model) converse(out *reply, label string, format wireFormat) {
 	q, err := format.read(out.rec.Body)
-	if err != nil {
-		out.json(http.StatusBadRequest, errorBody("invalid_request_error", err.Error()))
-		return
+	if err == nil && m.opts.Strict {
+		err = m.opts.Turns.of(format.rules()).judge(q.messages)
 	}
-	if m.opts.Strict {
-		if err := format.rules().judge(q.messages); err != nil {
-			out.rec.Refused = err.Error()
-			out.json(http.StatusBadRequest, errorBody("invalid_request_error", err.Error()))
-			return
-		}
+	if err != nil {
+		out.rec.Refused = err.Error()
+		format.refuse(out, err)
+		return
 	}
 	turn := m.plan(label, &q)
 	if turn.Err != 0 && m.once(label, "err", max(turn.ErrN, 1)) {
@@ -304,9 +306,10 @@ func (m *Model) played(label, text string) int {
 type request struct {
 	model  string
 	stream bool
-	// think asks for a thinking block (Anthropic), usage for a usage chunk (chat).
-	think, usage bool
-	tools        []tool
+	// think asks for a thinking block (Anthropic), omit for one without its text;
+	// usage asks for a usage chunk (chat).
+	think, omit, usage bool
+	tools              []tool
 	// format is the JSON schema the answer must follow, nil when free.
 	format *schema
 	// text is the newest user text that holds a directive; rounds counts the

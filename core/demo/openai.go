@@ -1,6 +1,10 @@
 package demo
 
-import "holdfast/core/wire"
+import (
+	"net/http"
+
+	"holdfast/core/wire"
+)
 
 // chatWire is OpenAI Chat Completions.
 type chatWire struct{}
@@ -126,10 +130,16 @@ func (w chatWire) streamCalls(t Turn, ids *idSource, send func(object)) {
 	}
 }
 
-func (chatWire) body(kind string) object {
-	return object{{"error", object{{"message", "scripted error"}, {"type", kind}, {"param", nil}, {"code", nil}}}}
+func (chatWire) body(kind, message string) object {
+	return object{{"error", object{{"message", message}, {"type", kind}, {"param", nil}, {"code", nil}}}}
 }
 
-func (w chatWire) fault(out *reply, status int) { out.json(status, w.body("server_error")) }
+func (w chatWire) refuse(out *reply, why error) {
+	out.json(http.StatusBadRequest, w.body("invalid_request_error", why.Error()))
+}
 
-func (w chatWire) midFault(out *reply) { out.event("", w.body("server_error")) }
+func (w chatWire) fault(out *reply, status int) {
+	out.json(status, w.body("server_error", "scripted error"))
+}
+
+func (w chatWire) midFault(out *reply) { out.event("", w.body("server_error", "scripted error")) }

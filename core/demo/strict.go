@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,10 +22,55 @@ type rules struct {
 	alternate bool
 }
 
-// signature is what a provider signs reasoning with: only its own text has it.
-func signature(thinking string) string {
-	sum := sha256.Sum256([]byte("demo\x00" + thinking))
+// Alternation says on which wires a strict model refuses two turns of one role
+// behind each other.
+type Alternation int
+
+const (
+	// AlternateChat is what the templates of local servers want, and Anthropic
+	// does not.
+	AlternateChat Alternation = iota
+	// AlternateNowhere is OpenAI's own and Anthropic's way.
+	AlternateNowhere
+	// AlternateEverywhere is what some that speak their wires want.
+	AlternateEverywhere
+)
+
+// of are a wire's rules under an Alternation.
+func (a Alternation) of(r rules) rules {
+	if a != AlternateChat {
+		r.alternate = a == AlternateEverywhere
+	}
+	return r
+}
+
+// signature is what a provider signs reasoning with. It holds for this text at
+// this place of its message, in front of what followed it, and nowhere else.
+func signature(text string, place int, next string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{"demo", text, strconv.Itoa(place), next}, "\x00")))
 	return base64.StdEncoding.EncodeToString(sum[:24])
+}
+
+// follows names a part for the signature of the one in front of it.
+func follows(p part) string {
+	switch p.kind {
+	case partCall:
+		return p.kind + p.id
+	case partRedacted:
+		return p.kind + p.signature
+	}
+	return p.kind + p.text
+}
+
+// signed reports whether the reasoning at a place of a message is as it was
+// signed.
+func (h heard) signed(place int) bool {
+	next := ""
+	if place+1 < len(h.parts) {
+		next = follows(h.parts[place+1])
+	}
+	p := h.parts[place]
+	return p.signature == signature(p.text, place, next)
 }
 
 // redactedMark begins reasoning that is only given encrypted.
@@ -59,12 +105,16 @@ func (b *bench) message(h heard) error {
 	if err := b.role(h); err != nil {
 		return err
 	}
-	if len(h.parts) == 0 {
+	if len(h.parts) == 0 && h.role != "system" {
 		return fmt.Errorf("the content is empty")
 	}
 	waiting := len(b.open) > 0
 	for i, p := range h.parts {
-		if err := b.part(h.role, p, waiting); err != nil {
+		err := b.part(h.role, p, waiting)
+		if p.kind == partThinking && !h.signed(i) {
+			err = fmt.Errorf("invalid signature in a thinking block")
+		}
+		if err != nil {
 			return fmt.Errorf("content.%d: %w", i, err)
 		}
 	}
@@ -77,6 +127,8 @@ func (b *bench) message(h heard) error {
 // role wants known roles, the user first, and turns where the rules do.
 func (b *bench) role(h heard) error {
 	switch {
+	case h.role == "system" && b.together && b.last == "user": // instructions between the turns, as Claude Code sends
+		return nil
 	case h.role == "system" || h.role == "developer":
 		if b.together || b.last != "" {
 			return fmt.Errorf("a %s message has no place here", h.role)
@@ -107,10 +159,6 @@ func (b *bench) part(role string, p part, waiting bool) error {
 		return nil
 	case partCall:
 		return b.call(role, p)
-	case partThinking:
-		if p.signature != signature(p.text) {
-			return fmt.Errorf("invalid signature in a thinking block")
-		}
 	case partRedacted:
 		if raw, err := base64.StdEncoding.DecodeString(p.signature); err != nil || !strings.HasPrefix(string(raw), redactedMark) {
 			return fmt.Errorf("invalid data in a redacted thinking block")

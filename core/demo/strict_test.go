@@ -9,7 +9,8 @@ import (
 
 // TestStrict: what a strict provider refuses, and what it takes.
 func TestStrict(t *testing.T) {
-	signed := `{"type":"thinking","thinking":"hm","signature":"` + signature("hm") + `"}`
+	signed := `{"type":"thinking","thinking":"hm","signature":"` + signature("hm", 0, "tool_usec1") + `"}`
+	said := `{"type":"text","text":"so"}`
 	call := `{"type":"tool_use","id":"c1","name":"Read","input":{}}`
 	result := `{"type":"tool_result","tool_use_id":"c1","content":"text"}`
 	user := func(blocks ...string) string {
@@ -26,8 +27,15 @@ func TestStrict(t *testing.T) {
 		"a round":               {[]string{hi, assistant(signed, call), user(result)}, ""},
 		"text behind results":   {[]string{hi, assistant(call), user(result, `{"type":"text","text":"and"}`)}, ""},
 		"neighbours":            {[]string{hi, hi}, ""},
+		"on and on":             {[]string{hi, assistant(said), hi}, ""},
 		"string":                {[]string{`{"role":"user","content":"hi"}`}, ""},
 		"foreign signature":     {[]string{hi, assistant(strings.Replace(signed, "hm", "hmm", 1), call), user(result)}, "invalid signature"},
+		"signed elsewhere":      {[]string{hi, assistant(said, signed, call), user(result)}, "messages.1: content.1: invalid signature"},
+		"something between":     {[]string{hi, assistant(signed, said, call), user(result)}, "invalid signature"},
+		"signed alone":          {[]string{hi, assistant(signed)}, "invalid signature"},
+		"omitted":               {[]string{hi, assistant(`{"type":"thinking","thinking":"","signature":"`+signature("", 0, "textso")+`"}`, said)}, ""},
+		"system between turns":  {[]string{hi, `{"role":"system","content":[]}`, assistant(said), hi, `{"role":"system","content":"x"}`}, ""},
+		"system before results": {[]string{hi, assistant(call), `{"role":"system","content":"x"}`, user(result)}, "has no place here"},
 		"no signature":          {[]string{hi, assistant(`{"type":"thinking","thinking":"hm"}`)}, "invalid signature"},
 		"made-up redaction":     {[]string{hi, assistant(`{"type":"redacted_thinking","data":"YWJj"}`)}, "invalid data"},
 		"no result":             {[]string{hi, assistant(call)}, "1 calls have no result"},
@@ -85,5 +93,17 @@ func refused(t *testing.T, err error, why string) {
 	t.Helper()
 	if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
 		t.Errorf("%v, want %q", err, why)
+	}
+}
+
+// TestAlternation: where neighbours of one role are refused.
+func TestAlternation(t *testing.T) {
+	two := []heard{{role: "user", parts: []part{{kind: partText, text: "a"}}}, {role: "user", parts: []part{{kind: partText, text: "b"}}}}
+	for _, tc := range []struct {
+		a                    Alternation
+		onAnthropic, onChats string
+	}{{AlternateChat, "", "two turns"}, {AlternateNowhere, "", ""}, {AlternateEverywhere, "two turns", "two turns"}} {
+		refused(t, tc.a.of(anthropicWire{}.rules()).judge(two), tc.onAnthropic)
+		refused(t, tc.a.of(chatWire{}.rules()).judge(two), tc.onChats)
 	}
 }
