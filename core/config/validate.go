@@ -17,6 +17,10 @@ const MinLedgerBudget = 16 * MiB
 // MinReserve is the free space the KV tier may never go below.
 const MinReserve = 1 * GiB
 
+// MinDailyWriteCap holds the state of a short prompt; below it nothing would ever
+// be written, and 0 must not read as "as much as you like".
+const MinDailyWriteCap = 1 * MiB
+
 // Validate checks every value and how they fit together.
 func (c *Config) Validate() error {
 	for _, check := range []func() error{
@@ -189,6 +193,8 @@ func (c *Config) checkKV() error {
 		return &Error{Key: "kv.disk.budget", What: "mode fixed needs a budget"}
 	case d.MinTokens < 0:
 		return &Error{Key: "kv.disk.min_tokens", What: "must not be negative"}
+	case d.DailyWriteCap < MinDailyWriteCap:
+		return &Error{Key: "kv.disk.daily_write_cap", What: "must be at least " + MinDailyWriteCap.String(), Hint: `to write nothing, set kv.disk.mode = "off"`}
 	}
 	return nil
 }
