@@ -17,8 +17,12 @@ const (
 	// readPiece is the most that is read at once; neighbouring blocks are read
 	// together up to it. A block alone may be larger.
 	readPiece = 4 << 20
-	// readersInFlight overlap one read with the hashing of another.
-	readersInFlight = 2
+	// users hash and write beside the one that reads.
+	users = 2
+	// readDepth pieces are in memory at once, and no more than readBytes of them,
+	// or a single one: two being used, one read, one ready.
+	readDepth = 4
+	readBytes = 32 << 20
 )
 
 // want is one block to be read: the caller's number for it, and where it is.
@@ -30,7 +34,8 @@ type want struct {
 
 // Read reads blocks and hands each to use, which is called from several
 // goroutines at once; the bytes are only its until it returns. Which block comes
-// when is the disk's choice.
+// when is the disk's choice: one goroutine reads every pack from front to back,
+// which is what kernels read ahead for, and never waits for a hash.
 //
 // Use checks the bytes against the ID, in the one pass it makes over them
 // (checked does, for a use that does not), and returns a content.MismatchError
@@ -45,18 +50,15 @@ func (s *Store) Read(ctx context.Context, ids []content.ID, use func(i int, bloc
 	defer s.release(wants)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	groups := make(chan []want)
+	r := &reader{s: s, out: make(chan load), back: make(chan []byte, readDepth)}
 	var workers sync.WaitGroup
-	for range readersInFlight {
-		workers.Go(func() { s.readGroups(ctx, groups, use, cancel) })
+	for range users {
+		workers.Go(func() { s.useLoads(ctx, r, use, cancel) })
 	}
-	for _, g := range coalesce(wants) {
-		select {
-		case groups <- g:
-		case <-ctx.Done():
-		}
+	if err := r.run(ctx, coalesce(wants)); err != nil {
+		cancel(err)
 	}
-	close(groups)
+	close(r.out)
 	workers.Wait()
 	return context.Cause(ctx)
 }
@@ -114,64 +116,110 @@ func coalesce(wants []want) (groups [][]want) {
 // follows reports whether b begins where a ends, or is a once more.
 func follows(a, b place) bool { return a.p == b.p && (b.i == a.i+1 || b.i == a.i) }
 
-// readGroups is one reader; it keeps the pack of its last group open.
-func (s *Store) readGroups(ctx context.Context, groups <-chan []want, use func(int, []byte) error, fail context.CancelCauseFunc) {
-	var r groupReader
+// load is a group with its bytes, nil for a pack that is damaged.
+type load struct {
+	group []want
+	off   int64 // of data in the pack
+	data  []byte
+	buf   []byte // goes back to the reader
+}
+
+// reader reads groups one after the other, with one pack open.
+type reader struct {
+	s    *Store
+	out  chan load
+	back chan []byte
+
+	p *pack
+	f *os.File
+	// lent buffers are with the users; held is their bytes.
+	lent int
+	held int64
+}
+
+// run reads until the first trouble of the machine.
+func (r *reader) run(ctx context.Context, groups [][]want) error {
 	defer r.close()
-	for g := range groups {
+	for _, g := range groups {
 		if ctx.Err() != nil {
-			continue
+			return nil // the cause is known
 		}
-		if err := s.readGroup(&r, g, use); err != nil {
-			fail(err)
+		l, err := r.read(g)
+		if err != nil {
+			return fmt.Errorf("segment: read: %w", err)
 		}
+		r.out <- l
 	}
+	return nil
 }
 
-// groupReader is the open file and the buffer of one reader.
-type groupReader struct {
-	p   *pack
-	f   *os.File
-	buf []byte
+// read loads one group.
+func (r *reader) read(g []want) (load, error) {
+	first, last := g[0].at.entry(), g[len(g)-1].at.entry()
+	n := last.off + int64(last.size) - first.off
+	l := load{group: g, off: first.off, buf: r.buffer(n)}
+	err := r.turn(g[0].at.p)
+	if err == nil {
+		_, err = io.ReadFull(io.NewSectionReader(r.f, l.off, n), l.buf[:n])
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
+		return l, nil // shorter than its index says, or gone: as good as damaged
+	}
+	l.data = l.buf[:n]
+	return l, err
 }
 
-func (r *groupReader) close() {
+// buffer takes one that came back, or makes one while there may be more.
+func (r *reader) buffer(n int64) (b []byte) {
+	for r.lent == readDepth || r.lent > 0 && r.held+n > readBytes {
+		b = <-r.back
+		r.lent, r.held = r.lent-1, r.held-int64(cap(b))
+	}
+	if int64(cap(b)) < n {
+		b = make([]byte, n)
+	}
+	r.lent, r.held = r.lent+1, r.held+int64(cap(b))
+	return b[:cap(b)]
+}
+
+// turn opens a pack, unless it is open.
+func (r *reader) turn(p *pack) error {
+	if r.p == p {
+		return nil
+	}
+	r.close()
+	f, err := open(r.s.packPath(p.id))
+	if err == nil {
+		r.p, r.f = p, f
+	}
+	return err
+}
+
+func (r *reader) close() {
 	if r.f != nil {
 		r.f.Close() // only read from
 	}
+	r.p, r.f = nil, nil
 }
 
-// read fills the buffer from one pack.
-func (r *groupReader) read(s *Store, p *pack, off int64, n int) ([]byte, error) {
-	if r.p != p {
-		r.close()
-		r.p, r.f = nil, nil
-		f, err := open(s.packPath(p.id))
-		if err != nil {
-			return nil, err
+// useLoads hands on what was read. After a failure it only takes it.
+func (s *Store) useLoads(ctx context.Context, r *reader, use func(int, []byte) error, fail context.CancelCauseFunc) {
+	for l := range r.out {
+		if ctx.Err() == nil {
+			if err := s.useLoad(l, use); err != nil {
+				fail(err)
+			}
 		}
-		r.p, r.f = p, f
+		r.back <- l.buf
 	}
-	if cap(r.buf) < n {
-		r.buf = make([]byte, n)
-	}
-	_, err := io.ReadFull(io.NewSectionReader(r.f, off, int64(n)), r.buf[:n])
-	return r.buf[:n], err
 }
 
-func (s *Store) readGroup(r *groupReader, g []want, use func(int, []byte) error) error {
-	first, last := g[0].at.entry(), g[len(g)-1].at.entry()
-	data, err := r.read(s, g[0].at.p, first.off, int(last.off+int64(last.size)-first.off))
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
-		data = nil // shorter than its index says, or gone: as good as damaged
-	} else if err != nil {
-		return fmt.Errorf("segment: read: %w", err)
-	}
-	for _, w := range g {
+func (s *Store) useLoad(l load, use func(int, []byte) error) error {
+	for _, w := range l.group {
 		e := w.at.entry()
 		var block []byte // nil for a damaged one: blocks are never empty
-		if data != nil {
-			block = data[e.off-first.off:][:e.size]
+		if l.data != nil {
+			block = l.data[e.off-l.off:][:e.size]
 		}
 		if err := s.hand(w, block, use); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"holdfast/core/content"
@@ -209,6 +210,56 @@ func TestRead(t *testing.T) {
 	stop := errors.New("enough")
 	if err := s.Read(context.Background(), []content.ID{id}, func(int, []byte) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("a use that fails: %v", err)
+	}
+	everyPiece(t, s)
+}
+
+// everyPiece: what is read apart comes whole, with more of it than a reader
+// holds at once, and a use that fails at any of it ends the read with its error.
+func everyPiece(t *testing.T, s *Store) {
+	t.Helper()
+	var ids []content.ID
+	for n := 0; n < 200; n += 2 { // no two are neighbours
+		id, _ := block(n)
+		ids = append(ids, id)
+	}
+	for _, at := range []int64{1, 2, readDepth + users, 50, 100, 101} {
+		stop := errors.New("enough")
+		var seen atomic.Int64
+		err := s.Read(context.Background(), ids, checked(ids, func(int, []byte) error {
+			if seen.Add(1) == at {
+				return stop
+			}
+			return nil
+		}))
+		switch n := seen.Load(); {
+		case at <= int64(len(ids)) && (!errors.Is(err, stop) || n < at || n > at+users):
+			t.Errorf("a use that fails at piece %d: %v after %d", at, err, n)
+		case at > int64(len(ids)) && (err != nil || n != int64(len(ids))):
+			t.Errorf("read %d of %d pieces: %v", n, len(ids), err)
+		}
+	}
+}
+
+// TestReadersBuffers: no more bytes are in memory than a read may have, beside
+// a single block that is larger.
+func TestReadersBuffers(t *testing.T) {
+	for _, c := range []struct {
+		size int64
+		lent int
+	}{{32 << 10, readDepth}, {readPiece, readDepth}, {12 << 20, 2}, {readBytes + 1, 1}} {
+		r := &reader{back: make(chan []byte, readDepth)}
+		var out [][]byte
+		for range c.lent {
+			out = append(out, r.buffer(c.size))
+		}
+		if r.lent != c.lent || r.held > max(readBytes, c.size) || r.lent < readDepth && r.held+c.size <= readBytes {
+			t.Errorf("pieces of %d bytes: %d of them are out, %d bytes", c.size, r.lent, r.held)
+		}
+		r.back <- out[0]
+		if next := r.buffer(c.size); &next[0] != &out[0][0] || r.lent != c.lent {
+			t.Errorf("pieces of %d bytes: another buffer, %d are out", c.size, r.lent)
+		}
 	}
 }
 
