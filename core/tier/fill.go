@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -204,7 +205,13 @@ func (m *Manager) write(ctx context.Context, man *kv.Manifest, plan kv.FillPlan,
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
-	a, err := slotfile.Assemble(out, man, plan, t)
+	return m.into(ctx, man, plan, out, t)
+}
+
+// into reads, verifies and places what a plan says, and returns the size of what
+// w then holds.
+func (m *Manager) into(ctx context.Context, man *kv.Manifest, plan kv.FillPlan, w io.WriterAt, t slotfile.Target) (int64, error) {
+	a, err := slotfile.Assemble(w, man, plan, t)
 	if err != nil {
 		return 0, &Miss{Reason: kv.MissLayout, Err: err}
 	}
