@@ -57,7 +57,7 @@ func (c *Chain) terms(x *Exchange, rhythm *fold.Rhythm) usage.Terms {
 	p, ok := usage.PriceOf(x.frame.Model)
 	t := usage.Terms{Price: p, Priced: ok, Turns: usage.RemainingTurns(c.lengths(x.key.Signal), int(rhythm.Turns))}
 	if !ok && x.cfg.Routes[x.target.Route].Engine != "" {
-		t.Local = usage.AssumedRates()
+		t.Local = c.upstream.Rates(&x.target).Filled()
 	}
 	return t
 }

@@ -35,6 +35,21 @@ func (c *Client) Warmer(t *Target) Warmer {
 	return w
 }
 
+// A Gauge is a sender that measures how fast it computes; a rate of 0 was not
+// measured yet.
+type Gauge interface{ Rates() usage.Rates }
+
+// Rates are the measured speeds behind a target, zero where nothing measures.
+func (c *Client) Rates(t *Target) usage.Rates {
+	if t.Guarded {
+		return usage.Rates{}
+	}
+	if g, ok := c.sender(t.Route).(Gauge); ok {
+		return g.Rates()
+	}
+	return usage.Rates{}
+}
+
 // Call is what a sender may know of a model call, and what it tells in return.
 type Call struct {
 	// Conversation and Branch name what the request belongs to, "" for nothing.

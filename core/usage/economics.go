@@ -40,6 +40,21 @@ type Rates struct {
 // little between machines.
 func AssumedRates() Rates { return Rates{Prefill: 400, Decode: 25} }
 
+// Filled takes what was not measured from the assumed rates, kept in their
+// ratio to what was.
+func (r Rates) Filled() Rates {
+	assumed := AssumedRates()
+	switch {
+	case r.Prefill <= 0 && r.Decode <= 0:
+		return assumed
+	case r.Prefill <= 0:
+		r.Prefill = r.Decode * assumed.Prefill / assumed.Decode
+	case r.Decode <= 0:
+		r.Decode = r.Prefill * assumed.Decode / assumed.Prefill
+	}
+	return r
+}
+
 // Terms are what a fold is reckoned with: the model's prices, or a local
 // engine's speeds, and how long the session is expected to go on.
 type Terms struct {

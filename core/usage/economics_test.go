@@ -71,3 +71,17 @@ func TestAccountOfALapse(t *testing.T) {
 		t.Errorf("saved %d", a.Bill.Saved)
 	}
 }
+
+// TestFilledRates: what was measured is kept, what was not follows it.
+func TestFilledRates(t *testing.T) {
+	for _, c := range []struct{ measured, want Rates }{
+		{Rates{}, AssumedRates()},
+		{Rates{Prefill: 80}, Rates{80, 5}},
+		{Rates{Decode: 50}, Rates{800, 50}},
+		{Rates{Prefill: 33, Decode: 7}, Rates{33, 7}},
+	} {
+		if got := c.measured.Filled(); got != c.want {
+			t.Errorf("%v: %v, want %v", c.measured, got, c.want)
+		}
+	}
+}
