@@ -78,6 +78,14 @@ func (f *faults) around(q string, run func() error) error {
 	return errors.Join(run(), cloneFile(f.path, f.clone))
 }
 
+// still copies the file between two statements: the keeper may have found it
+// idle and be writing the WAL back.
+func (f *faults) still(to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return cloneFile(f.path, to)
+}
+
 // cloneFile copies the database and its WAL as they are now. Nothing writes
 // meanwhile: statements pass one at a time.
 func cloneFile(from, to string) error {
@@ -318,9 +326,9 @@ type template struct {
 func play(t *testing.T, s stage) template {
 	t.Helper()
 	tpl := template{path: filepath.Join(t.TempDir(), "template.db")}
-	d := unsynced(t, filepath.Join(t.TempDir(), "ledger.db"), Options{})
-	tpl.act = s(t, d)
-	must(t, cloneFile(d.path, tpl.path))
+	first := &faults{path: filepath.Join(t.TempDir(), "ledger.db")}
+	tpl.act = s(t, unsynced(t, first.path, Options{wrap: first.wrap}))
+	must(t, first.still(tpl.path))
 	live, f := tpl.copy(t)
 	f.arm(-1, failing, "")
 	must(t, tpl.do(live))
