@@ -44,6 +44,7 @@ type App struct {
 	rollout  config.Rollout // as last published; took alone writes it
 	engine   *engine
 	token    string
+	doors    *doors
 
 	proxy, inspector   *http.Server
 	proxyAt, inspectAt net.Listener
@@ -166,6 +167,7 @@ func (a *App) servers(o AppOptions) {
 		Token: a.token, Origins: origins, Wide: guard.CheckBind(cfg().InspectorAddr) != nil, Refused: tell,
 		Open: web.Open(), Page: web.Stranger(),
 	})
+	a.doors = openDoors(a.paths)
 	a.engine.api.Desk = a.desk(inspector, o)
 	a.proxy = guard.Server(a.counted(web.ProxyHandler(proxy, a.engine.api, a.engine.chain)))
 	a.inspector = guard.Server(a.counted(web.Inspector(web.Options{
@@ -250,6 +252,9 @@ func (a *App) Close() error {
 		if l != nil {
 			l.Close() // a server that ran has closed it already
 		}
+	}
+	if a.doors != nil {
+		a.doors.Close()
 	}
 	if a.engine != nil {
 		errs = append(errs, a.engine.Close())

@@ -5,19 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
-	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
 
-	"holdfast/core/guard"
 	"holdfast/web/api"
 )
 
@@ -32,22 +26,6 @@ func (c *cli) openCommand() *cobra.Command {
 		return with(b, err, func(b *backend) error { return b.open(ctx, "/ui/") })
 	})
 	return cmd
-}
-
-// doorLife is how long a door file may lie around; the code in it is dead by
-// then.
-const doorLife = time.Minute
-
-// door is the page that signs a browser in. It is a file, so its own script may
-// run; without scripts the button does the same.
-func door() *template.Template {
-	return template.Must(template.New("door").Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">
-<title>Holdfast</title>
-<form method="post" action="{{.Post}}"><input type="hidden" name="code" value="{{.Code}}"><input type="hidden" name="next" value="{{.Page}}">
-<button>Open the inspector</button></form>
-<script>document.forms[0].submit()</script></html>
-`))
 }
 
 // open shows a page of the inspector in the browser of this desktop.
@@ -69,39 +47,6 @@ func (b *backend) open(ctx context.Context, page string) error {
 			Hint: "open this file in a browser within a minute: file://" + file}
 	}
 	return nil
-}
-
-// doorFolder is where a browser can read a file of ours. Browsers in snaps see
-// no hidden folders, so where snaps are in use it is the downloads folder.
-func doorFolder(p Paths) string {
-	if home, err := os.UserHomeDir(); err == nil && runtime.GOOS == "linux" {
-		if _, err := os.Stat(filepath.Join(home, "snap")); err == nil && xdg.UserDirs.Download != "" {
-			return xdg.UserDirs.Download
-		}
-	}
-	return p.State
-}
-
-const doorName = "holdfast-open-"
-
-func writeDoor(folder string, code api.LoginCode, page string) (file string, err error) {
-	sweepDoors(folder, time.Now())
-	var text strings.Builder
-	if err := door().Execute(&text, struct{ Post, Code, Page string }{code.Post, code.Code, page}); err != nil {
-		return "", err
-	}
-	file = filepath.Join(folder, doorName+guard.NewSecret()[:16]+".html")
-	return file, writeFile(file, []byte(text.String()))
-}
-
-// sweepDoors removes the files whose codes are dead.
-func sweepDoors(folder string, now time.Time) {
-	old, _ := filepath.Glob(filepath.Join(folder, doorName+"*.html")) // the pattern is sound
-	for _, file := range old {
-		if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > doorLife {
-			os.Remove(file) // a file that stays holds nothing that works
-		}
-	}
 }
 
 // openFile hands a file to the program the desktop opens it with.

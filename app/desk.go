@@ -8,7 +8,7 @@ import (
 // desk is what the API offers the desktop of this process.
 func (a *App) desk(g *guard.Inspector, o AppOptions) *api.Desk {
 	return &api.Desk{
-		NewCode: g.NewCode, Quit: a.Quit,
+		NewCode: func() string { a.doors.given(); return g.NewCode() }, Quit: a.Quit,
 		Activate: func() bool {
 			forward := a.activate.Load()
 			if forward != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holdfast/core/client"
@@ -146,6 +147,41 @@ func TestDoorFiles(t *testing.T) {
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Error("a dead file stays")
 	}
+}
+
+// TestDoorsAreSwept: the file of a code goes some time after the code, with the
+// process, and at the next start.
+func TestDoorsAreSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Paths{State: t.TempDir()}
+		write := func(age time.Duration) string {
+			file := filepath.Join(p.State, doorName+time.Now().Format("150405.000")+age.String()+".html")
+			at := time.Now().Add(-age) // the bubble's time, not the disk's
+			if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, at, at)); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}
+		there := func(file string) bool { _, err := os.Stat(file); return err == nil }
+		left, young := write(2*doorLife), write(0)
+		d := &doors{folder: p.State, alone: true}
+		d.sweep()
+		if there(left) || !there(young) {
+			t.Error("a sweep takes the young one, or leaves the old one")
+		}
+		d.given()
+		given := write(0)
+		time.Sleep(2 * doorLife)
+		synctest.Wait()
+		if there(given) {
+			t.Error("a dead file stays")
+		}
+		last := write(0)
+		d.Close()
+		if there(last) {
+			t.Error("the process ends and its file stays")
+		}
+	})
 }
 
 // machine is agents of a home of its own.
