@@ -244,9 +244,15 @@ func (c *Client) Tokenize(ctx context.Context, text string) ([]kv.Token, error) 
 
 // Saved is the engine's answer to a save.
 type Saved struct {
-	Tokens kv.Tokens `json:"n_saved"`
-	Bytes  kv.Bytes  `json:"n_written"`
+	Tokens  kv.Tokens `json:"n_saved"`
+	Bytes   kv.Bytes  `json:"n_written"`
+	Timings struct {
+		Ms float64 `json:"save_ms"`
+	} `json:"timings"`
 }
+
+// Took is the engine's own time for it, without the wait for a batch under way.
+func (s Saved) Took() time.Duration { return time.Duration(s.Timings.Ms * float64(time.Millisecond)) }
 
 // Restored is the engine's answer to a restore.
 type Restored struct {

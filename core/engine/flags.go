@@ -20,7 +20,8 @@ type Settings struct {
 	// since it decides the layout of the state.
 	NoFlash bool
 	Threads int
-	// MicroBatch is the number of tokens computed at once.
+	// MicroBatch is the number of tokens computed at once. Batches are as long: in
+	// one of several everything else, a decoding slot, a save, a request, waits.
 	MicroBatch int
 	RoPE       kv.RoPE
 }
@@ -62,7 +63,7 @@ func (s Settings) Args(handover string) []string {
 	a := []string{
 		"-m", s.Model, "--host", "127.0.0.1", "--port", "0", "--no-ui",
 		"-np", strconv.Itoa(s.Slots), "-no-kvu", "--cache-ram", "0", "--cache-reuse", "0", "-fa", flash,
-		"-ctk", s.CacheK, "-ctv", s.CacheV, "-ub", strconv.Itoa(s.MicroBatch), "-c", strconv.FormatInt(int64(s.Context)*int64(s.Slots), 10),
+		"-ctk", s.CacheK, "-ctv", s.CacheV, "-ub", strconv.Itoa(s.MicroBatch), "-b", strconv.Itoa(s.MicroBatch), "-c", strconv.FormatInt(int64(s.Context)*int64(s.Slots), 10),
 		"--slot-save-path", handover,
 	}
 	if s.Threads > 0 {

@@ -1,9 +1,18 @@
-//go:build !linux
+//go:build !linux && !windows
 
 package engine
 
-import "os/exec"
+import (
+	"os/exec"
+	"syscall"
+)
 
-// leash does nothing here: Close ends the child, and one left by a crash keeps
-// its port until it is ended by hand.
-func leash(*exec.Cmd) {}
+// startLeashed is Linux's without the leash: these systems, macOS among them,
+// have nothing that ends a child with its parent, and a helper that watched both
+// could be killed as well. Close ends the child. One that a crash of ours leaves
+// behind holds memory until it is ended by hand, and nothing else: the next one
+// gets a port, a key and a hand-over folder of its own.
+func startLeashed(cmd *exec.Cmd) (release func(), err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return func() {}, cmd.Start()
+}

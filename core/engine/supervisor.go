@@ -179,18 +179,18 @@ func (v *Supervisor) live(ctx context.Context, life int) error {
 	key := rand.Text()
 	cmd := exec.Command(v.settings.Command, v.settings.Args(v.handover)...)
 	cmd.Env = append(os.Environ(), "LLAMA_API_KEY="+key, "GGML_NO_BACKTRACE=1")
-	leash(cmd)
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	cmd.Stdout, cmd.Stderr = w, w
-	err = cmd.Start()
+	release, err := startLeashed(cmd)
 	w.Close()
 	if err != nil {
 		return &Error{Op: "start", Err: err, Hint: "Set engine command to the path of llama-server."}
 	}
+	defer release()
 	out := newOutput()
 	go out.read(r)
 	ended := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,34 +25,51 @@ import (
 	"time"
 
 	"holdfast/core/engine"
-	"holdfast/core/kv"
-	"holdfast/core/tier"
 	"holdfast/core/upstream"
 	"holdfast/core/usage"
 )
 
-// TestBenchKV runs the three harnesses on a real engine and leaves run.json,
+// TestBenchKV runs the harnesses on a real engine and leaves run.json,
 // requests.jsonl and report.md in an output folder of their own. A gate that is
 // missed, or a request that failed, fails the run after its evidence is written.
 //
-// HOLDFAST_BENCH_OUT is the folder, HOLDFAST_BENCH_MODEL the model (bench),
-// HOLDFAST_BENCH_TOKENS the length of the restart's conversation (4000),
-// HOLDFAST_BENCH_HARNESS one harness of restart, amplification, lifecycle.
+// HOLDFAST_BENCH_HARNESS names the harnesses to run, comma between them;
+// HOLDFAST_BENCH_OUT is the folder, HOLDFAST_BENCH_MODEL the model (bench; agent
+// takes minutes where the machine is busy), HOLDFAST_BENCH_TOKENS the length of
+// the restart's conversation (4000), HOLDFAST_BENCH_SECONDS what each of the four
+// stretches lasts in which a client's tokens are timed (60).
 func TestBenchKV(t *testing.T) {
+	only := strings.Split(os.Getenv("HOLDFAST_BENCH_HARNESS"), ",")
+	for _, name := range only {
+		if name != "" && !slices.ContainsFunc(harnesses(), func(h harness) bool { return h.name == name }) {
+			t.Fatalf("there is no harness %q", name)
+		}
+	}
 	b := openBench(t)
 	defer b.close()
-	for _, h := range []struct {
-		name string
-		run  func(*kvBench)
-	}{{"restart", (*kvBench).restart}, {"amplification", (*kvBench).amplification}, {"lifecycle", (*kvBench).lifecycle}} {
-		if only := os.Getenv("HOLDFAST_BENCH_HARNESS"); only == "" || only == h.name {
+	for _, h := range harnesses() {
+		if only[0] == "" || slices.Contains(only, h.name) {
 			t.Run(h.name, func(t *testing.T) {
 				b.t, b.harness = t, h.name
 				b.run.Harnesses[h.name] = map[string]any{}
+				began := time.Now()
 				h.run(b)
+				b.figure("took_s", time.Since(began).Seconds())
+				b.write()
 			})
 		}
 	}
+}
+
+// harness is one of the things measured.
+type harness struct {
+	name string
+	run  func(*kvBench)
+}
+
+func harnesses() []harness {
+	return []harness{{"restart", (*kvBench).restart}, {"amplification", (*kvBench).amplification},
+		{"lifecycle", (*kvBench).lifecycle}, {"clients", (*kvBench).clients}, {"latency", (*kvBench).latency}}
 }
 
 // kvBench is one run.
@@ -62,6 +80,9 @@ type kvBench struct {
 	harness  string
 	settings engine.Settings
 	tokens   int
+	known    string  // folder of what was found out about engine and model
+	perWord  float64 // tokens of the model's vocabulary for a word of prose
+	talk     []map[string]any
 	run      runFile
 	mu       sync.Mutex // guards requests
 	requests *os.File
@@ -120,7 +141,77 @@ func openBench(t *testing.T) *kvBench {
 	b.settings = settings(t, env("HOLDFAST_BENCH_MODEL", "bench"))
 	b.settings.Threads, b.settings.Context = runtime.NumCPU(), 8192
 	b.describe()
+	b.calibrate()
 	return b
+}
+
+// calibrate finds out how many words make a token, and freezes the conversation
+// of the restart: the same one for everybody with the same model.
+func (b *kvBench) calibrate() {
+	b.known = b.t.TempDir()
+	h := open(b.t, home{b.known}, b.settings)
+	defer h.close()
+	sample, err := h.identified().client.Tokenize(b.t.Context(), prose(1000, 0))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.perWord = float64(len(sample)) / 1000
+	for n := b.words(b.tokens) / turnsOfTalk; ; n += 4 {
+		b.talk = conversation(n)
+		ids, err := promptOf(b.t.Context(), h.identified().client, mustBody(b.t, b.talk))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if len(ids) >= b.tokens {
+			break
+		}
+	}
+	sum := sha256.Sum256(mustBody(b.t, b.talk))
+	b.run.Manifest = hex.EncodeToString(sum[:])
+}
+
+// words is how much prose makes so many tokens.
+func (b *kvBench) words(tokens int) int { return max(int(float64(tokens)/b.perWord), 1) }
+
+// home is a new home that knows the engine already: finding out computes some
+// two thousand tokens.
+func (b *kvBench) home() home {
+	dir := b.t.TempDir()
+	for _, name := range []string{"engines.json", "models.json"} {
+		data, err := os.ReadFile(filepath.Join(b.known, name))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return home{dir}
+}
+
+// without is a house whose tier is off: the same engine, and requests as they are.
+func (b *kvBench) without(s engine.Settings) *house {
+	h := open(b.t, b.home(), s)
+	o := h.driver.o
+	o.Tier = nil
+	h.driver.Close()
+	h.driver = New(o)
+	return h
+}
+
+// turnsOfTalk is how many turns the frozen conversation has.
+const turnsOfTalk = 4
+
+// conversation has n words in each of its turns and ends on the user's.
+func conversation(n int) []map[string]any {
+	talk := []map[string]any{say("system", "You keep the log of a harbour.")}
+	for i := range turnsOfTalk {
+		talk = append(talk, say("user", prose(n, i)))
+		if i < turnsOfTalk-1 {
+			talk = append(talk, say("assistant", "The clock stands. "+prose(8, i)))
+		}
+	}
+	return talk
 }
 
 // describe notes what is measured, and on what.
@@ -141,9 +232,6 @@ func (b *kvBench) describe() {
 	}
 	load, _ := os.ReadFile("/proc/loadavg") // "" elsewhere
 	b.run.Hardware = map[string]any{"cpu": cpu, "cpus": runtime.NumCPU(), "os": runtime.GOOS, "arch": runtime.GOARCH, "load_at_start": strings.TrimSpace(string(load))}
-	text, _ := json.Marshal(b.conversation())
-	sum := sha256.Sum256(text)
-	b.run.Manifest = hex.EncodeToString(sum[:])
 }
 
 func fileSum(t *testing.T, name string) (sum string, size int64) {
@@ -159,8 +247,8 @@ func fileSum(t *testing.T, name string) (sum string, size int64) {
 	return hex.EncodeToString(h.Sum(nil)), size
 }
 
-// close writes the evidence, then fails the run where a gate or a request did.
-func (b *kvBench) close() {
+// write writes the evidence so far, so that a run that is ended leaves some.
+func (b *kvBench) write() {
 	b.run.Failed = b.failed
 	data, err := json.MarshalIndent(b.run, "", "\t")
 	if err != nil {
@@ -171,6 +259,11 @@ func (b *kvBench) close() {
 			b.all.Error(err)
 		}
 	}
+}
+
+// close writes the evidence, then fails the run where a gate or a request did.
+func (b *kvBench) close() {
+	b.write()
 	if err := b.requests.Close(); err != nil {
 		b.all.Error(err)
 	}
@@ -196,10 +289,10 @@ func (b *kvBench) report() []byte {
 		}
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s |\n", g.Harness, g.Name, g.Got, g.Want, verdict)
 	}
-	for _, name := range []string{"restart", "amplification", "lifecycle"} {
-		if figures := b.run.Harnesses[name]; figures != nil {
+	for _, h := range harnesses() {
+		if figures := b.run.Harnesses[h.name]; figures != nil {
 			data, _ := json.MarshalIndent(figures, "", "  ")
-			fmt.Fprintf(&w, "\n## %s\n\n```json\n%s\n```\n", name, data)
+			fmt.Fprintf(&w, "\n## %s\n\n```json\n%s\n```\n", h.name, data)
 		}
 	}
 	fmt.Fprintf(&w, "\nrequests failed: %d\n", b.failed)
@@ -221,15 +314,21 @@ type sample struct {
 	Prompt  int64         `json:"prompt_tokens"`
 	Cached  int64         `json:"cached_tokens"`
 	Receipt usage.Receipt `json:"receipt"`
+	Gaps    []float64     `json:"-"` // ms between one text and the next
 	Text    string        `json:"-"`
 	Error   string        `json:"error,omitempty"`
 }
 
 // ask streams one request and notes it. A failure is noted and counted, and the
 // run goes on.
-func (b *kvBench) ask(h *house, phase string, n int, messages []map[string]any) (s sample) {
+func (b *kvBench) ask(h *house, phase string, n int, messages []map[string]any) sample {
+	return b.askAs(h, "bench", phase, n, messages)
+}
+
+// askAs is ask in a conversation of its own.
+func (b *kvBench) askAs(h *house, conversation, phase string, n int, messages []map[string]any) (s sample) {
 	s.Harness, s.Phase = b.harness, phase
-	if err := h.stream(&s, n, messages); err != nil {
+	if err := h.stream(&s, conversation, n, messages); err != nil {
 		s.Error = err.Error()
 	}
 	line, _ := json.Marshal(s)
@@ -244,13 +343,13 @@ func (b *kvBench) ask(h *house, phase string, n int, messages []map[string]any) 
 	return s
 }
 
-func (h *house) stream(s *sample, n int, messages []map[string]any) error {
+func (h *house) stream(s *sample, conversation string, n int, messages []map[string]any) error {
 	body, err := marshal(map[string]any{"messages": messages, "max_tokens": n, "temperature": 0, "seed": 42, "stream": true,
 		"stream_options": map[string]bool{"include_usage": true}})
 	if err != nil {
 		return err
 	}
-	ctx := upstream.WithCall(context.Background(), upstream.Call{Conversation: "bench", Report: func(r usage.Receipt) { s.Receipt = r }})
+	ctx := upstream.WithCall(context.Background(), upstream.Call{Conversation: conversation, Report: func(r usage.Receipt) { s.Receipt = r }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://local/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -267,6 +366,7 @@ func (h *house) stream(s *sample, n int, messages []map[string]any) error {
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
+	var last time.Time
 	for lines.Scan() {
 		var ev chatReply
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
@@ -274,238 +374,38 @@ func (h *house) stream(s *sample, n int, messages []map[string]any) error {
 			continue
 		}
 		for _, c := range ev.Choices {
-			if s.Text += c.Delta.Content; s.Text != "" && s.FirstMs == 0 {
-				s.FirstMs = float64(time.Since(began).Microseconds()) / 1000
+			if c.Delta.Content == "" {
+				continue
 			}
+			now := time.Now()
+			if s.Text == "" {
+				s.FirstMs = ms(now.Sub(began))
+			} else {
+				s.Gaps = append(s.Gaps, ms(now.Sub(last)))
+			}
+			s.Text += c.Delta.Content
+			last = now
 		}
 		if ev.Usage != nil {
 			s.Prompt, s.Cached = ev.Usage.Prompt, ev.Usage.Details.Cached
 		}
 	}
-	s.TotalMs = float64(time.Since(began).Microseconds()) / 1000
+	s.TotalMs = ms(time.Since(began))
+	if s.Prompt == 0 && lines.Err() == nil {
+		return errors.New("the reply broke off")
+	}
 	return lines.Err()
 }
 
-// conversation is frozen: the same words everywhere, ending on the user's turn.
-func (b *kvBench) conversation() []map[string]any {
-	const parts = 4
-	talk := []map[string]any{say("system", "You keep the log of a harbour.")}
-	for i := range parts {
-		talk = append(talk, say("user", prose(b.tokens/parts/2, i)))
-		if i < parts-1 {
-			talk = append(talk, say("assistant", "The clock stands. "+prose(8, i)))
-		}
-	}
-	return talk
-}
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// restart fills turn by turn, restarts, restores exactly once, repeats warm, and
-// computes the same prompt from nothing.
-func (b *kvBench) restart() {
-	where := home{b.t.TempDir()}
-	talk := b.conversation()
-	h := open(b.t, where, b.settings)
-	for i := 2; i <= len(talk); i += 2 {
-		b.ask(h, "fill", 32, talk[:i])
-	}
-	want := b.ask(h, "resident", 32, talk)
-	h.close()
-	began := time.Now()
-	h = open(b.t, where, b.settings)
-	ready := time.Since(began)
-	eligible := h.stableTokens(talk)
-	got := b.ask(h, "restore", 32, talk)
-	fills := h.tier.Status().Activity.Fills
-	var warm []float64
-	for range 5 {
-		warm = append(warm, b.ask(h, "warm", 32, talk).FirstMs)
-	}
-	h.close()
-	h = open(b.t, home{b.t.TempDir()}, b.settings)
-	cold := b.ask(h, "cold", 32, talk)
-	h.close()
-	ratio, share := cold.FirstMs/got.FirstMs, float64(got.Receipt.Restored)/float64(min(eligible, kv.Tokens(got.Prompt-1)))
-	b.figure("first_ms", map[string]any{"cold": cold.FirstMs, "restored": got.FirstMs, "resident": want.FirstMs, "warm_p50": median(warm)})
-	b.figure("tokens", map[string]any{"prompt": got.Prompt, "eligible": eligible, "restored": got.Receipt.Restored})
-	b.figure("ready_s", ready.Seconds())
-	b.gate("restored from disk", "disk, one fill", fmt.Sprintf("%s, %d fills", got.Receipt.Source, fills), got.Receipt.Source == usage.FromDisk && fills == 1)
-	b.gate("faster to first token", "10.0x", fmt.Sprintf("%.1fx", ratio), ratio >= 10)
-	b.gate("share of the eligible prefix", "98.0 %", fmt.Sprintf("%.1f %%", 100*share), share >= 0.98)
-	b.gate("output equal to the uninterrupted run", "equal", fmt.Sprint(got.Text == want.Text), got.Text == want.Text)
-}
+func median(v []float64) float64 { return quantile(v, 0.5) }
 
-func median(v []float64) float64 {
+// quantile is the q-th part of values in order, 0 of none.
+func quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
-	slices.Sort(v)
-	return v[len(v)/2]
-}
-
-// amplification grows conversations by unaligned turns.
-func (b *kvBench) amplification() {
-	for _, tokens := range []int{50, 300, 1000} {
-		s := b.settings
-		s.Slots, s.Context = 1, kv.Tokens(tokens*26+2048)
-		h := open(b.t, home{b.t.TempDir()}, s)
-		talk := []map[string]any{say("system", "You keep the log of a harbour.")}
-		turns, _ := strconv.Atoi(env("HOLDFAST_BENCH_TURNS", "20"))
-		for i := range turns {
-			talk = append(talk, say("user", prose(tokens/2+i%3, i)))
-			r := b.ask(h, fmt.Sprintf("turns of %d", tokens), 3, talk)
-			talk = append(talk, say("assistant", r.Text))
-			h.settled()
-		}
-		h.close()
-		worst, payload, storable, records := 0.0, kv.Bytes(0), kv.Bytes(0), kv.Bytes(0)
-		for _, k := range h.kept {
-			payload, storable, records = payload+k.Payload, storable+k.Storable, records+k.Record
-			if k.Storable > 0 {
-				worst = max(worst, float64(k.Payload)/float64(k.Storable))
-			}
-		}
-		total := float64(payload) / float64(max(storable, 1))
-		name := fmt.Sprintf("%d turns of %d tokens", turns, tokens)
-		b.figure(name, map[string]any{"spills": len(h.kept), "payload": payload, "storable": storable, "manifests": records, "worst": worst, "cumulative": total})
-		b.gate(name+", worst spill", "1.10", fmt.Sprintf("%.3f", worst), worst <= 1.10 && len(h.kept) > 0)
-		b.gate(name+", cumulative", "1.05", fmt.Sprintf("%.3f", total), total <= 1.05 && len(h.kept) > 0)
-	}
-}
-
-// lifecycle walks a store through everything that happens to it.
-func (b *kvBench) lifecycle() {
-	where := home{b.t.TempDir()}
-	talk := []map[string]any{say("user", prose(300, 1))}
-	h := open(b.t, where, b.settings)
-	b.ask(h, "empty root", 8, talk)
-	h.settled()
-	grown := append(slices.Clone(talk), say("assistant", "It stands."), say("user", prose(200, 2)))
-	b.ask(h, "growth", 8, grown)
-	h.settled()
-	b.ask(h, "same-process repeat", 8, grown)
-	a := h.tier.Status().Activity
-	b.gate("same-process repeat reads nothing", "0 bytes", fmt.Sprintf("%d bytes", a.BytesRead), a.BytesRead == 0)
-	h.close()
-	h = open(b.t, where, b.settings)
-	r := b.ask(h, "restart", 8, grown)
-	b.gate("restart restores", "disk", string(r.Receipt.Source), r.Receipt.Source == usage.FromDisk)
-	h.close()
-	h = open(b.t, where, b.settings)
-	b.wave(h, "identical fill wave", 20, grown)
-	h.settled()
-	a = h.tier.Status().Activity
-	b.gate("identical fill wave", "1 fill", fmt.Sprintf("%d fills", a.Fills), a.Fills == 1)
-	b.wave(h, "identical record wave", 20, []map[string]any{say("user", prose(250, 7))})
-	h.settled()
-	writes := h.tier.Status().Activity.Writes - a.Writes
-	b.gate("identical record wave", "1 write", fmt.Sprintf("%d writes", writes), writes == 1)
-	b.owners(h)
-	b.lowSpace(h)
-	h.close()
-	b.clients()
-}
-
-func (b *kvBench) wave(h *house, phase string, n int, messages []map[string]any) {
-	var all sync.WaitGroup
-	for range n {
-		all.Go(func() { b.ask(h, phase, 4, messages) })
-	}
-	all.Wait()
-}
-
-// owners clears and prunes under traffic and times the status meanwhile.
-func (b *kvBench) owners(h *house) {
-	ctx, stop := context.WithCancel(context.Background())
-	var work sync.WaitGroup
-	var slowest time.Duration
-	target := kv.Bytes(1 << 20)
-	work.Go(func() {
-		for ctx.Err() == nil {
-			h.tier.Prune(ctx, tier.PruneRequest{Target: &target}) // cut short at the end
-			h.tier.Clear(ctx, nil, false)
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	work.Go(func() {
-		for ctx.Err() == nil {
-			began := time.Now()
-			h.tier.Status()
-			slowest = max(slowest, time.Since(began))
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
-	var clients sync.WaitGroup
-	for i := range 4 {
-		clients.Go(func() {
-			for turn := range 3 {
-				b.ask(h, "prune and clear under traffic", 4, []map[string]any{say("user", prose(100+40*turn, 20+i))})
-			}
-		})
-	}
-	clients.Wait()
-	stop()
-	work.Wait()
-	b.gate("status under prune and clear", "100 ms", fmt.Sprintf("%.1f ms", float64(slowest.Microseconds())/1000), slowest < 100*time.Millisecond)
-}
-
-// lowSpace asks for more reserve than the disk has, and gives it back.
-func (b *kvBench) lowSpace(h *house) {
-	l := limits()
-	l.Reserve = 1 << 60
-	if err := h.tier.SetLimits(context.Background(), l); err != nil {
-		b.t.Log(err) // it says that there is no room
-	}
-	before := h.tier.Status().Activity.Writes
-	b.ask(h, "low space", 4, []map[string]any{say("user", prose(260, 31))})
-	h.settled()
-	low := h.tier.Status()
-	b.gate("low space writes nothing", "0 writes, "+string(kv.StateReadOnlyLowSpace), fmt.Sprintf("%d writes, %s", low.Activity.Writes-before, low.Effective.State),
-		low.Activity.Writes == before && low.Effective.State == kv.StateReadOnlyLowSpace)
-	if err := h.tier.SetLimits(context.Background(), limits()); err != nil {
-		b.t.Error(err)
-	}
-	b.ask(h, "low space over", 4, []map[string]any{say("user", prose(260, 32))})
-	h.settled()
-	over := h.tier.Status()
-	b.gate("low space recovers", "active, a write", fmt.Sprintf("%s, %d writes", over.Effective.State, over.Activity.Writes-before),
-		over.Effective.State == kv.StateActive && over.Activity.Writes > before)
-}
-
-// clients compares one, four and eight clients with the tier off and on.
-func (b *kvBench) clients() {
-	for _, n := range []int{1, 4, 8} {
-		figures := map[string]any{}
-		for _, on := range []bool{false, true} {
-			h := open(b.t, home{b.t.TempDir()}, b.settings)
-			name := "on"
-			if !on {
-				name = "off"
-				o := h.driver.o
-				o.Tier = nil
-				h.driver.Close()
-				h.driver = New(o)
-			}
-			phase := fmt.Sprintf("%d clients, %s", n, name)
-			var mu sync.Mutex
-			var first []float64
-			var all sync.WaitGroup
-			for i := range n {
-				all.Go(func() {
-					talk := []map[string]any{say("user", prose(100, 40+i))}
-					for turn := range 4 {
-						r := b.ask(h, phase, 4, talk)
-						mu.Lock()
-						first = append(first, r.FirstMs)
-						mu.Unlock()
-						talk = append(talk, say("assistant", r.Text), say("user", prose(40, 40+i+turn)))
-					}
-				})
-			}
-			all.Wait()
-			h.close()
-			slices.Sort(first)
-			figures[name] = map[string]float64{"first_ms_p50": median(first), "first_ms_max": first[len(first)-1]}
-		}
-		b.figure(fmt.Sprintf("%d clients", n), figures)
-	}
+	sorted := slices.Sorted(slices.Values(v))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

@@ -116,6 +116,7 @@ func (f *fake) chat(w http.ResponseWriter, body []byte) {
 		Slot   *int `json:"id_slot"`
 		Stream bool
 		Max    *int `json:"max_tokens"`
+		Reuse  bool `json:"cache_prompt"`
 	}
 	json.Unmarshal(body, &in)
 	words := strings.Fields(render(body))
@@ -129,6 +130,9 @@ func (f *fake) chat(w http.ResponseWriter, body []byte) {
 		}
 		f.slots[*in.Slot] = words
 		what := "chat"
+		if !in.Reuse {
+			what, cached = "chat afresh", 0
+		}
 		if in.Max != nil && *in.Max == 0 {
 			what = "prompt"
 		}

@@ -133,21 +133,27 @@ func (e *Engine) consider(l *life, id int) {
 	if r == nil {
 		return
 	}
+	l.slots.asks(id, r.Slots.(saver).gen)
 	var declined *tier.Refusal
 	if err := e.o.Tier.Spill(*r); err != nil && !errors.As(err, &declined) {
 		e.log.Warn("a state was not saved", "err", err)
 	}
 }
 
-// due is the spill a slot is due for, nil for none, and why.
+// due is the spill an idle slot is due for, nil for none, and why.
 func (e *Engine) due(l *life, id int, closing bool) (*tier.Request, string) {
-	identity, _, why := l.reuse()
-	if why != "" {
-		return nil, string(why)
-	}
 	s, ok := l.slots.peek(id)
 	if !ok {
 		return nil, "busy"
+	}
+	return e.dueOf(l, s, closing)
+}
+
+// dueOf is due for what a slot is known to hold.
+func (e *Engine) dueOf(l *life, s slot, closing bool) (*tier.Request, string) {
+	identity, _, why := l.reuse()
+	if why != "" {
+		return nil, string(why)
 	}
 	if s.stable == 0 || int(s.stable) > len(s.held) {
 		return nil, "nothing known"
@@ -157,11 +163,17 @@ func (e *Engine) due(l *life, id int, closing bool) (*tier.Request, string) {
 	if !d.Spill {
 		return nil, d.Reason
 	}
-	return &tier.Request{Model: l.model, State: identity, Slots: saver{e, l, s.gen}, Slot: id, Tokens: tokens, Tail: d.Tail,
-		Closing: closing, Session: s.convo, Branch: s.branch, Done: e.o.Kept}, d.Reason
+	return &tier.Request{Model: l.model, State: identity, Slots: saver{e, l, s.gen}, Slot: s.id, Tokens: tokens, Tail: d.Tail,
+		Closing: closing, Session: s.convo, Branch: s.branch, Done: func(kept tier.Spilled, err error) {
+			l.slots.left(s.id, s.gen)
+			if e.o.Kept != nil {
+				e.o.Kept(kept, err)
+			}
+		}}, d.Reason
 }
 
-// saver saves one content of a slot; it declines once the slot holds another.
+// saver saves one content of a slot; it declines once the slot holds another or
+// is about to.
 type saver struct {
 	e   *Engine
 	l   *life
@@ -174,15 +186,13 @@ var errMovedOn = errors.New("local: the slot is in use again")
 // Save has the engine write the slot. It does not wait for a busy one: what
 // keeps it busy is saved when it is done.
 func (s saver) Save(ctx context.Context, id int) (path string, tokens int, size int64, err error) {
-	sl := s.l.slots.takeIdle(id)
-	if sl == nil {
+	done := s.l.slots.borrow(id, s.gen)
+	if done == nil {
 		return "", 0, 0, errMovedOn
 	}
-	defer s.l.slots.give(sl)
-	if sl.gen != s.gen {
-		return "", 0, 0, errMovedOn
-	}
+	defer done()
 	path, saved, err := save(ctx, s.l.client, s.e.o.Handover, id)
+	s.e.speed.saved(saved.Tokens, saved.Took())
 	if engine.Gone(err) {
 		s.e.lost(s.l)
 	}
@@ -220,10 +230,9 @@ func (e *Engine) flushSlot(ctx context.Context, l *life, id int) error {
 		return nil
 	}
 	done := make(chan error, 1)
+	told := r.Done
 	r.Done = func(kept tier.Spilled, err error) {
-		if e.o.Kept != nil {
-			e.o.Kept(kept, err)
-		}
+		told(kept, err)
 		done <- err
 	}
 	if err := e.o.Tier.Spill(*r); err != nil {

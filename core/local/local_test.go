@@ -61,14 +61,14 @@ func TestKV30_LongestPrefixWins(t *testing.T) {
 	}
 }
 
-// A slot that takes another conversation with next to nothing in common is
-// emptied first, so that what is stored of the new one is its own.
-func TestK21_K24_EraseBeforeAnotherConversation(t *testing.T) {
+// A slot that takes another conversation with next to nothing in common reuses
+// none of it, so that what is stored of the new one is its own.
+func TestK21_K24_NothingReusedOfAnotherConversation(t *testing.T) {
 	f := newFake(t, 1)
 	e := on(t, f)
 	ask(t, e, "POST", "/v1/chat/completions", chatBody(false, words(100, "tide")))
 	r := ask(t, e, "POST", "/v1/chat/completions", chatBody(false, words(100, "ebb")))
-	if got, want := f.calls(), []string{"chat in 0", "/slots/0?action=erase", "chat in 0"}; !slices.Equal(got, want) {
+	if got, want := f.calls(), []string{"chat in 0", "chat afresh in 0"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	if r.receipt.RestReason == "" {
@@ -135,7 +135,7 @@ func TestFields(t *testing.T) {
 		`{"id_slot":9,"a":1}`: `{"id_slot":9,"a":1,"id_slot":3,"cache_prompt":true}`,
 		`{}`:                  `{"id_slot":3,"cache_prompt":true}`,
 	} {
-		if got := string(fields([]byte(body), 3, false)); got != want || !json.Valid([]byte(got)) {
+		if got := string(fields([]byte(body), 3, true, false)); got != want || !json.Valid([]byte(got)) {
 			t.Errorf("%s became %s", body, got)
 		}
 	}

@@ -16,9 +16,10 @@ import (
 	"holdfast/core/usage"
 )
 
-// eraseBelow is the common prefix under which a slot is emptied before it takes
-// another conversation: what little would be kept is not worth a lineage that
-// the store cannot share.
+// eraseBelow is the common prefix under which a slot is as good as empty for
+// another conversation: what little would be kept is not worth a lineage that the
+// store cannot share. The engine is told so with the request; emptying the slot
+// first would wait for the batch that another slot is at.
 const eraseBelow = kv.BlockTokens
 
 // place finds the request its slot, with as much of its prompt in it as can be
@@ -82,6 +83,7 @@ func promptOf(ctx context.Context, c *engine.Client, body []byte) ([]kv.Token, e
 
 // find looks in the slots and on the disk, until one of them has been chosen.
 func (t *ticket) find(ctx context.Context, id kv.StateIdentity, able Ability, why kv.MissReason) error {
+	open := why == ""
 	for {
 		hit := t.lookup(id, why)
 		sl, err := t.life.slots.take(ctx, func(all []*slot, late bool) choice { return t.pick(all, hit, late) })
@@ -90,10 +92,14 @@ func (t *ticket) find(ctx context.Context, id kv.StateIdentity, able Ability, wh
 			return err
 		}
 		t.slot = sl
+		if open {
+			t.keepFirst(ctx)
+		}
 		resident := common(sl.held, t.ids)
 		if !hit.Found() || t.same || resident >= kv.Tokens(hit.Tokens) {
 			hit.Release()
-			return t.resident(ctx, resident, hit.Miss)
+			t.resident(resident, hit.Miss)
+			return nil
 		}
 		again, err := t.restore(ctx, hit, able)
 		if !again || err != nil {
@@ -157,21 +163,17 @@ func (t *ticket) pick(all []*slot, hit *tier.Hit, late bool) choice {
 }
 
 // resident settles for what the slot holds.
-func (t *ticket) resident(ctx context.Context, n kv.Tokens, miss kv.MissReason) error {
+func (t *ticket) resident(n kv.Tokens, miss kv.MissReason) {
 	if n < eraseBelow {
 		if len(t.slot.held) > 0 {
-			if err := t.life.client.Erase(ctx, t.slot.id); engine.Gone(err) {
-				t.drop()
-				return err
-			}
+			t.fresh = true
 			t.change((*slot).forget)
 		}
 		t.rest = string(miss)
-		return nil
+		return
 	}
 	t.change(func(s *slot) { s.held = s.held[:n] }) // the rest is about to be overwritten
 	t.source, t.promised = usage.FromSlot, min(n, kv.Tokens(len(t.ids)-1))
-	return nil
 }
 
 // restore brings a stored state into the ticket's slot. again says that another
@@ -192,7 +194,7 @@ func (t *ticket) restore(ctx context.Context, hit *tier.Hit, able Ability) (agai
 			return false, ctx.Err()
 		}
 		if !again {
-			return false, t.resident(ctx, common(t.slot.held, t.ids), kv.MissReason(t.rest))
+			t.resident(common(t.slot.held, t.ids), kv.MissReason(t.rest))
 		}
 		return again, nil
 	}

@@ -89,12 +89,12 @@ func forwarded(h http.Header) http.Header {
 	return out
 }
 
-// fields are the fields the engine is given with a chat body: the slot, and
-// progress reports that say at once how much was reused. They stand last, where
-// they win over a client's own of the same name.
-func fields(body []byte, slot int, stream bool) []byte {
+// fields are the fields the engine is given with a chat body: the slot, whether
+// what it holds is reused, and progress reports that say at once how much was.
+// They stand last, where they win over a client's own of the same name.
+func fields(body []byte, slot int, reuse, stream bool) []byte {
 	end := bytes.LastIndexByte(body, '}')
-	added := `"id_slot":` + strconv.Itoa(slot) + `,"cache_prompt":true`
+	added := `"id_slot":` + strconv.Itoa(slot) + `,"cache_prompt":` + strconv.FormatBool(reuse)
 	if stream {
 		added += `,"return_progress":true`
 	}

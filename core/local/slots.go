@@ -33,8 +33,18 @@ type slot struct {
 	// worked out.
 	stable kv.Tokens
 	used   time.Time
-	// gen counts changes of the content.
-	gen int
+	// gen counts changes of the content; asked is the last of which a save was
+	// asked for, 0 for none.
+	gen, asked int
+	// leave is set while who took the slot for something else waits for its
+	// content to be saved.
+	leave *leave
+}
+
+// leave is a slot's content on its way out.
+type leave struct {
+	begun bool          // the engine writes it; guarded by slots.mu
+	over  chan struct{} // closed when it is written, or will not be
 }
 
 // forget says that nothing is known of the content any more.
@@ -146,15 +156,71 @@ func (s *slots) offer() {
 	})
 }
 
-// takeIdle takes one slot by number if it is idle.
-func (s *slots) takeIdle(id int) *slot {
+// borrow lets a save at a slot that still has the content gen: an idle one, or
+// one whose taker waits for that. done gives it back; it is nil where the save
+// comes too late.
+func (s *slots) borrow(id, gen int) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id >= len(s.list) || s.list[id].busy {
+	if id >= len(s.list) || s.list[id].gen != gen {
 		return nil
 	}
-	s.list[id].busy = true
-	return s.list[id]
+	switch sl := s.list[id]; {
+	case !sl.busy:
+		sl.busy = true
+		return func() { s.give(sl) }
+	case sl.leave != nil && !sl.leave.begun:
+		sl.leave.begun = true
+		return func() { s.left(id, gen) }
+	}
+	return nil
+}
+
+// asks notes that a save of the content gen is about to be asked for.
+func (s *slots) asks(id, gen int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl := s.list[id]; sl.gen == gen {
+		sl.asked = gen
+	}
+}
+
+// leaving lets a save at a slot somebody took, until left or stay.
+func (s *slots) leaving(sl *slot) *leave {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sl.leave = &leave{over: make(chan struct{})}
+	return sl.leave
+}
+
+// left tells who took a slot that its content gen is saved, or will not be.
+func (s *slots) left(id, gen int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl := s.list[id]; sl.gen == gen && sl.leave != nil {
+		close(sl.leave.over)
+		sl.leave = nil
+	}
+}
+
+// stay ends the wait for a save; one that the engine is at is waited for.
+func (s *slots) stay(sl *slot, l *leave) {
+	s.mu.Lock()
+	begun := l.begun
+	if !begun {
+		sl.leave = nil
+	}
+	s.mu.Unlock()
+	if begun {
+		<-l.over
+	}
+}
+
+// known copies what is known of a slot by who took it.
+func (s *slots) known(sl *slot) slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *sl
 }
 
 // peek copies what is known of a slot nobody has taken; ok is false for one that

@@ -27,6 +27,7 @@ type ticket struct {
 	ids       []kv.Token // of the prompt; nil where it only goes on
 	sent      *sent      // what is remembered of the prompt, nil before it is sent
 	same      bool       // another request is at work on the same prompt
+	fresh     bool       // what the slot holds is of no use
 	source    usage.Reused
 	promised  kv.Tokens
 	rest      string // why no more was there to reuse
@@ -48,7 +49,7 @@ func (t *ticket) body(req request) []byte {
 	if t.slot == nil {
 		return req.body
 	}
-	return fields(req.body, t.slot.id, req.stream)
+	return fields(req.body, t.slot.id, !t.fresh, req.stream)
 }
 
 // hear reads one event or a whole reply.
@@ -190,10 +191,11 @@ func (t *ticket) receipt() usage.Receipt {
 	return r
 }
 
-// speeds is the moving average of the engine's speed.
+// speeds are moving averages of the engine's speed.
 type speeds struct {
 	mu    sync.Mutex
-	rates kv.Rates
+	rates kv.Rates // Prefill only
+	save  kv.Rates // Prefill is the speed of saves: tokens a second as well
 }
 
 func (s *speeds) took(n kv.Tokens, d time.Duration) {
@@ -218,4 +220,26 @@ func (s *speeds) half(n kv.Tokens) time.Duration {
 		return time.Duration(sec / 2 * float64(time.Second))
 	}
 	return time.Second
+}
+
+// saved books a save of n tokens.
+func (s *speeds) saved(n kv.Tokens, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.save = s.save.Prefilled(n, d)
+}
+
+// savePays is how many times the time of a save computing must take for the save
+// to be made while a request waits.
+const savePays = 8
+
+// worthSaving reports whether a state of n tokens is worth a wait, of which
+// fresh would have to be computed again. What is not measured is tried.
+func (s *speeds) worthSaving(n, fresh kv.Tokens) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rates.Prefill <= 0 || s.save.Prefill <= 0 {
+		return true
+	}
+	return savePays*float64(n)/s.save.Prefill <= float64(fresh)/s.rates.Prefill
 }

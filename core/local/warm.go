@@ -57,7 +57,7 @@ func (e *Engine) warm(w clientWire, body []byte, call upstream.Call, next *sent)
 	if t.slot = t.own(); t.slot == nil {
 		return nil // nobody has been there; the disk is the request's affair
 	}
-	resp, err := l.client.Post(ctx, "/v1/chat/completions", nil, fields(ahead(req.body), t.slot.id, false))
+	resp, err := l.client.Post(ctx, "/v1/chat/completions", nil, fields(ahead(req.body), t.slot.id, true, false))
 	if err != nil {
 		t.abandon()
 		return err
