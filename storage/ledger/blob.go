@@ -19,6 +19,9 @@ type packed struct {
 	size  int
 	data  []byte // packed, payloads cut out
 	media []payload
+	// plain is set in place of data while the bytes are most likely stored
+	// already.
+	plain []byte
 }
 
 // payload is a base64 text cut out of a blob. gap is how many bytes of the rest
@@ -91,6 +94,18 @@ func addBlob(ctx context.Context, c *conn, p *packed, n int64) error {
 		return addMediaBlob(ctx, c, p, n)
 	}
 	_, err := c.exec(ctx, upsertBlob, p.id[:], n, int64(p.size), nil, p.data)
+	return err
+}
+
+// addConstant adds references to bytes that leave with nearly every request and
+// are stored since the first: packing them anew each time would take longer than
+// all else that a small turn is prepared with.
+func (p *packer) addConstant(ctx context.Context, c *conn, b *packed, n int64) error {
+	had, err := c.exec(ctx, raiseBlob, n, b.id[:])
+	if err != nil || had > 0 {
+		return err
+	}
+	_, err = c.exec(ctx, upsertBlob, b.id[:], n, int64(b.size), nil, p.pack(b.plain))
 	return err
 }
 

@@ -92,9 +92,11 @@ func (d *DB) prepare(sc *session.Commit) (*ready, error) {
 	for _, f := range sc.Turn.Fields {
 		c.count(f.ID)
 	}
+	constant := map[content.ID]bool{}
 	for _, v := range sc.Turn.View {
 		if v.Add != "" {
 			c.count(v.Blob)
+			constant[v.Blob] = true
 		}
 	}
 	for _, id := range sc.Holds {
@@ -109,6 +111,10 @@ func (d *DB) prepare(sc *session.Commit) (*ready, error) {
 		have[b.ID] = true
 		if err := validMedia(b); err != nil {
 			return nil, err
+		}
+		if constant[b.ID] && len(b.Media) == 0 {
+			c.blobs = append(c.blobs, packed{id: b.ID, size: len(b.Raw), plain: b.Raw})
+			continue
 		}
 		c.blobs = append(c.blobs, d.zip.packBlob(b))
 	}
@@ -136,7 +142,7 @@ func (c *ready) encode() (err error) {
 	}
 	c.bytes += int64(len(c.Turn.Skeleton)+len(c.meta)+len(c.Rows)*rowBytes+len(c.Elements)*elemBytes) + int64(len(c.Turn.List.Tail)*itemBytes)
 	for i := range c.blobs {
-		c.bytes += int64(len(c.blobs[i].data)) + blobBytes
+		c.bytes += int64(len(c.blobs[i].data)+len(c.blobs[i].plain)) + blobBytes
 		for _, m := range c.blobs[i].media {
 			c.bytes += int64(len(m.data)) + blobBytes
 		}
@@ -184,7 +190,11 @@ func (d *DB) append(ctx context.Context, w *conn, c *ready) error {
 		}
 	}
 	for i := range c.blobs {
-		if err := addBlob(ctx, w, &c.blobs[i], c.refs[c.blobs[i].id]); err != nil {
+		b, add := &c.blobs[i], addBlob
+		if b.plain != nil {
+			add = d.zip.addConstant
+		}
+		if err := add(ctx, w, b, c.refs[b.id]); err != nil {
 			return err
 		}
 	}

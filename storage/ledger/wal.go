@@ -12,7 +12,7 @@ import (
 const walBytes = 4 << 20
 
 // idleAfter is how long nothing must have been written for the file to count
-// as idle.
+// as idle; it may take twice as long to be noticed.
 const idleAfter = 2 * time.Second
 
 // keeper writes the WAL back into the file, on a connection of its own, so
@@ -25,8 +25,11 @@ type keeper struct {
 	ask  chan chan struct{}
 	quit chan struct{}
 	done chan struct{}
-	// writes counts transactions since the start, by the writer.
-	writes atomic.Int64
+	// writes counts transactions since the start, by the writer; due is how many
+	// there must be for the WAL to be looked at.
+	writes, due atomic.Int64
+	// asleep says that no idle time is being waited for: the next write begins it.
+	asleep atomic.Bool
 }
 
 func startKeeper(ctx context.Context, d *DB) (*keeper, error) {
@@ -36,17 +39,21 @@ func startKeeper(ctx context.Context, d *DB) (*keeper, error) {
 	}
 	k := &keeper{db: d, c: c, wake: make(chan struct{}, 1), ask: make(chan chan struct{}), quit: make(chan struct{}),
 		done: make(chan struct{})}
+	k.asleep.Store(true)
+	k.due.Store(walWrites)
 	go k.run()
 	return k, nil
 }
 
-// wrote is called after every transaction; it never blocks. Before the ledger
-// is fully open there is no keeper.
+// wrote is called after every transaction; it never blocks, and most times it
+// wakes nobody. Before the ledger is fully open there is no keeper.
 func (k *keeper) wrote() {
 	if k == nil {
 		return
 	}
-	k.writes.Add(1)
+	if n := k.writes.Add(1); !k.asleep.Swap(false) && n < k.due.Load() {
+		return
+	}
 	select {
 	case k.wake <- struct{}{}:
 	default: // one is pending
@@ -59,28 +66,50 @@ func (k *keeper) run() {
 	idle := time.NewTimer(idleAfter)
 	idle.Stop()
 	var since int64 // writes when the WAL was last written back
+	var seen int64  // writes when the idle time began
 	for {
 		var ready chan struct{}
 		select {
 		case <-k.quit:
 			return
 		case <-k.wake:
+			seen = k.writes.Load()
 			idle.Reset(idleAfter)
-			if k.writes.Load()-since < walWrites || k.db.walSize() < k.db.walPart()/2 {
+			if seen < k.due.Load() || k.db.walSize() < k.db.walPart()/2 {
 				continue
 			}
 		case <-idle.C:
-			if k.writes.Load() == since {
+			if n := k.fallAsleep(seen); n != seen { // another idle time, from about here
+				seen = n
+				idle.Reset(idleAfter)
+				continue
+			}
+			if seen == since {
 				continue
 			}
 		case ready = <-k.ask:
 		}
 		since = k.writes.Load()
+		k.due.Store(since + walWrites)
 		k.writeBack()
 		if ready != nil {
 			close(ready)
 		}
 	}
+}
+
+// fallAsleep has the next write wake the keeper, unless there was one since it
+// had seen so many. It returns how many there are now.
+func (k *keeper) fallAsleep(seen int64) int64 {
+	n := k.writes.Load()
+	if n != seen {
+		return n
+	}
+	k.asleep.Store(true)
+	if n = k.writes.Load(); n != seen && !k.asleep.Swap(false) {
+		return seen // its writer is waking us
+	}
+	return n
 }
 
 // now has the WAL written back and waits for it.
