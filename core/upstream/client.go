@@ -3,11 +3,13 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -79,6 +81,8 @@ func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Head
 	if _, inMemory := body.(*bytes.Reader); !inMemory {
 		body = source
 	}
+	reached := new(atomic.Bool)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reached.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, method, t.URL.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
@@ -94,14 +98,22 @@ func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Head
 	switch {
 	case err != nil && source.broke.Load():
 		return nil, badFraming()
+	case err != nil && reached.Load():
+		return nil, unanswered{err}
 	case err != nil:
 		return nil, err
 	case resp.StatusCode < http.StatusOK:
 		resp.Body.Close()
-		return nil, fmt.Errorf("upstream: final status %d is not one", resp.StatusCode)
+		return nil, unanswered{fmt.Errorf("upstream: final status %d is not one", resp.StatusCode)}
 	}
 	return resp, nil
 }
+
+// unanswered is the failure of a request that had its connection: somebody is
+// there, and gave no answer that is one.
+type unanswered struct{ error }
+
+func (u unanswered) Unwrap() error { return u.error }
 
 // fromClient is a body on its way through, which knows whether it broke off.
 type fromClient struct {
@@ -250,6 +262,14 @@ func Unreachable(t *Target, err error) *Refusal {
 	if errors.As(err, &ne) && ne.Timeout() {
 		return &Refusal{http.StatusGatewayTimeout, "upstream_timeout", fmt.Sprintf("%s did not answer in time.", t.URL.Host),
 			"The request was not processed by Holdfast beyond forwarding it. Check the network, then try again."}
+	}
+	if errors.As(err, new(unanswered)) {
+		return &Refusal{http.StatusBadGateway, "upstream_no_answer", fmt.Sprintf("%s was reached and gave no valid answer.", t.URL.Host),
+			"It closed the connection, or what it sent is not HTTP. Try again; if it repeats, check that the address is that of a model API."}
+	}
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return &Refusal{http.StatusBadGateway, "upstream_untrusted", fmt.Sprintf("The certificate of %s is not trusted on this machine.", t.URL.Host),
+			"Check that the address is right. Where a company's proxy stands between, start Holdfast with SSL_CERT_FILE set to a file with its certificate."}
 	}
 	return &Refusal{http.StatusBadGateway, "upstream_unreachable", fmt.Sprintf("%s could not be reached.", t.URL.Host),
 		"Check that the address is right and the server is running, then try again."}

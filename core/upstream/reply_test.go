@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -236,5 +238,57 @@ func TestBadlyFramedBody(t *testing.T) {
 	}
 	if f := Unreachable(target, errCut); f.Status != http.StatusBadGateway {
 		t.Errorf("%v", f)
+	}
+}
+
+// TestWhoseFault: who cannot be reached, who cannot be trusted and who gives no
+// answer are told apart, for each wants another remedy.
+func TestWhoseFault(t *testing.T) {
+	answers := func(text string) string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				conn.Read(make([]byte, 4096))
+				io.WriteString(conn, text)
+				conn.Close()
+			}
+		}()
+		return "http://" + ln.Addr().String()
+	}
+	foreign := httptest.NewUnstartedServer(http.NotFoundHandler())
+	foreign.Config.ErrorLog = log.New(io.Discard, "", 0)
+	foreign.StartTLS()
+	defer foreign.Close()
+	c := NewClient(func() []string { return nil })
+	defer c.Close()
+	for _, x := range []struct{ what, url, code string }{
+		{"closes", answers(""), "upstream_no_answer"},
+		{"garbage", answers("hello\r\n\r\n"), "upstream_no_answer"},
+		{"half a head", answers("HTTP/1.1 200 OK\r\nContent-Ty"), "upstream_no_answer"},
+		{"no status", answers("HTTP/1.1 042 No\r\nContent-Length: 0\r\n\r\n"), "upstream_no_answer"},
+		{"nobody", "http://127.0.0.1:1", "upstream_unreachable"},
+		{"a foreign certificate", foreign.URL, "upstream_untrusted"},
+	} {
+		u, err := url.Parse(x.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.SendBytes(t.Context(), &Target{URL: u}, "POST", http.Header{}, []byte("{}"))
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("%s: %d", x.what, resp.StatusCode)
+			continue
+		}
+		if f := Unreachable(&Target{URL: u}, err); f.Code != x.code || f.Status != http.StatusBadGateway {
+			t.Errorf("%s: %v, want %s (%v)", x.what, f, x.code, err)
+		}
 	}
 }
