@@ -129,9 +129,14 @@ func mayBind(c *config.Config, iKnow bool) error {
 		if guard.CheckBind(addr) == nil {
 			continue
 		}
-		if !iKnow || !c.Web.ProxySecret {
-			return &Fault{Code: exitRefused, What: addr + " can be reached from other machines, who could then spend your keys and read your sessions",
-				Hint: "use 127.0.0.1, or set web.proxy_secret = true and start with --i-know"}
+		f := &Fault{Code: exitRefused, What: addr + " can be reached from other machines, who could then spend your keys and read your sessions"}
+		switch {
+		case !c.Web.ProxySecret:
+			f.Hint = "use 127.0.0.1, or set web.proxy_secret = true and start with --i-know"
+			return f
+		case !iKnow:
+			f.Hint = "use 127.0.0.1, or start with --i-know"
+			return f
 		}
 	}
 	return nil
@@ -260,7 +265,9 @@ func (a *App) Close() error {
 		errs = append(errs, a.engine.Close())
 	}
 	if a.log != nil {
-		a.log.Info("stopped")
+		if a.stopWork != nil {
+			a.log.Info("stopped")
+		}
 		errs = append(errs, a.log.Close())
 	}
 	if a.lock != nil {

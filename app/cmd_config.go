@@ -117,7 +117,7 @@ func (c *cli) setOffline(ctx context.Context, values map[string]string) error {
 		if errors.As(err, &f) {
 			return f
 		}
-		return &Fault{Code: exitRefused, What: err.Error(), Hint: "nothing was changed"}
+		return &Fault{Code: exitRefused, What: err.Error(), Hint: "nothing was changed; holdfast config show lists the settings"}
 	}
 	_, err = fmt.Fprintln(c.out, "Set; the next start uses it.")
 	return err

@@ -16,6 +16,7 @@ import (
 
 	"holdfast/core/session"
 	"holdfast/web/api"
+	"holdfast/web/layout"
 )
 
 func (c *cli) sessionsCommand() *cobra.Command {
@@ -59,6 +60,9 @@ func (b *backend) resolve(ctx context.Context, id string) (string, error) {
 	case len(found) > 1:
 		return "", &Fault{Code: exitUsage, What: fmt.Sprintf("%q is the beginning of %d sessions", id, len(found)), Hint: "give more of the id"}
 	}
+	if list.Total <= len(list.Sessions) {
+		return "", &Fault{Code: exitFailed, What: fmt.Sprintf("session %q is not in the ledger", id), Hint: "holdfast sessions list shows what there is"}
+	}
 	return id, nil // older than the page: let the API decide
 }
 
@@ -84,15 +88,15 @@ func (c *cli) listCommand() *cobra.Command {
 			if c.json {
 				return c.printJSON(list)
 			}
-			return c.printSessions(list)
+			return c.printSessions(list, query)
 		})
 	})
 	return c.withJSON(cmd)
 }
 
-func (c *cli) printSessions(list api.SessionList) error {
+func (c *cli) printSessions(list api.SessionList, query string) error {
 	if len(list.Sessions) == 0 {
-		_, err := fmt.Fprintln(c.out, "No sessions. Point an agent at the proxy (holdfast status prints its address) and they appear here.")
+		_, err := fmt.Fprintln(c.out, noSessions(list, query))
 		return err
 	}
 	rows := [][]string{{"ID", "LAST SEEN", "HOST", "MODEL", "TURNS", "ELEMENTS", "SERVED BY", "TITLE"}}
@@ -109,15 +113,23 @@ func (c *cli) printSessions(list api.SessionList) error {
 	return nil
 }
 
-// hostText names who talks: the signal, or that there was none.
+// noSessions says why a list is empty.
+func noSessions(list api.SessionList, query string) string {
+	switch {
+	case list.Total > 0:
+		return fmt.Sprintf("Page %d is past the end: %s.", list.Page.Page, plural(int64(list.Total), "session"))
+	case query != "":
+		return fmt.Sprintf("No sessions with %q in title, id, model or host.", printable(query))
+	}
+	return "No sessions. Point an agent at the proxy (holdfast status prints its address) and they appear here."
+}
+
+// hostText names who talks, as the inspector does.
 func hostText(s session.SessionView) string {
-	if s.Signal == "" {
-		return "(by history)"
-	}
 	if s.Lane != "" && s.Lane != session.MainLane {
-		return s.Signal + " " + s.Lane
+		return layout.Host(s.Signal) + " " + s.Lane
 	}
-	return s.Signal
+	return layout.Host(s.Signal)
 }
 
 func (c *cli) showCommand() *cobra.Command {
@@ -163,10 +175,6 @@ func (b *backend) allTurns(ctx context.Context, id string) (all []session.TurnVi
 }
 
 func sessionRows(s session.SessionView) [][]string {
-	cost := fmt.Sprintf("%.4f %s", s.Cost.Sent, s.Cost.Currency)
-	if s.Cost.Estimate {
-		cost += " (estimate)"
-	}
 	return [][]string{
 		{"session", s.ID},
 		{"title", short(s.Title, 70)},
@@ -175,10 +183,21 @@ func sessionRows(s session.SessionView) [][]string {
 		{"identity", string(s.Mode) + ", served by " + string(s.Route) + ", epoch " + count(s.Epoch)},
 		{"elements", fmt.Sprintf("%s, %s live, %s folded", count(s.Elements), count(s.Live), count(s.Folded))},
 		{"tokens", fmt.Sprintf("%s read, %s of them cached; %s written", count(int64(s.Tokens.Inbound)), count(int64(s.Tokens.Cached)), count(int64(s.Tokens.Output)))},
-		{"cost", cost},
+		{"cost", costText(s.Cost)},
 		{"last gate", orDash(s.LastGate)},
-		{"seen", ago(s.CreatedAt, time.Now()) + " first, " + ago(s.LastSeen, time.Now()) + " last"},
+		{"seen", "first " + ago(s.CreatedAt, time.Now()) + ", last " + ago(s.LastSeen, time.Now())},
 	}
+}
+
+// costText does not call a price that nobody knows nothing.
+func costText(c session.CostView) string {
+	switch {
+	case c.Estimate && c.Sent == 0:
+		return "unknown: the price table does not have this model"
+	case c.Estimate:
+		return fmt.Sprintf("%.4f %s (estimate)", c.Sent, c.Currency)
+	}
+	return fmt.Sprintf("%.4f %s", c.Sent, c.Currency)
 }
 
 func orDash(s string) string {
@@ -234,7 +253,7 @@ func (c *cli) deleteCommand() *cobra.Command {
 		if err := b.get(ctx, sessionPath(id), &s); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("session %s (%s turns, %q)", s.ID, count(s.Turns), printable(short(s.Title, 50)))
+		what := fmt.Sprintf("session %s (%s, %q)", s.ID, plural(s.Turns, "turn"), printable(short(s.Title, 50)))
 		if err := c.confirm(yes, "Delete "+what+" for good?"); err != nil {
 			return err
 		}
@@ -247,17 +266,23 @@ func (c *cli) deleteCommand() *cobra.Command {
 	return cmd
 }
 
-// confirm asks on a terminal; without one, only --yes will do.
+// confirm asks on a terminal; without one, or with one that is at its end, only
+// --yes will do.
 func (c *cli) confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
+	nobody := &Fault{Code: exitRefused, What: "nothing was done: there is nobody to ask", Hint: "add --yes"}
 	if !c.terminal() {
-		return &Fault{Code: exitRefused, What: "nothing was done: there is nobody to ask", Hint: "add --yes"}
+		return nobody
 	}
-	fmt.Fprint(c.out, question+" [y/N] ")
+	fmt.Fprint(c.err, question+" [y/N] ")
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
-	if err != nil || !strings.EqualFold(strings.TrimSpace(answer), "y") {
+	if err != nil {
+		fmt.Fprintln(c.err)
+		return nobody
+	}
+	if !strings.EqualFold(strings.TrimSpace(answer), "y") {
 		return &Fault{Code: exitRefused, What: "nothing was done"}
 	}
 	return nil
@@ -354,6 +379,10 @@ func (c *cli) replayCommand() *cobra.Command {
 		b, err := c.either(ctx)
 		return with(b, err, func(b *backend) error {
 			data, err := b.call(ctx, http.MethodGet, "/hf/v1/turns/"+args[0]+"/"+part, nil)
+			var f *Fault
+			if errors.As(err, &f) && f.Problem == "unknown" {
+				f.What, f.Hint = "turn "+args[0]+" is not in the ledger", "holdfast sessions show ID lists the turns of a session"
+			}
 			if err != nil {
 				return err
 			}

@@ -52,12 +52,12 @@ func statusRows(s api.Status, base string, r Runtime) [][]string {
 		{"proxy", base},
 		{"inspector", "http://" + r.Inspector},
 		{"state", stateText(s)},
-		{"rollout", fmt.Sprintf("%s, %v %% of sessions", s.Rollout.Mode, s.Rollout.Percent)},
+		{"rollout", rolloutText(s.Rollout)},
 		{"compared", comparedText(s.Rollout.Evidence)},
 		{"model calls", fmt.Sprintf("%s seen, %d in flight, %d failed recently", count(s.Traffic.Seen), s.Traffic.InFlight, s.Traffic.FailedRecent)},
-		{"set aside", countsText(s.Traffic.Skipped)},
+		{"passed on", countsText(s.Traffic.Skipped)},
 		{"gates", countsText(s.Chain.Gates)},
-		{"commit", fmt.Sprintf("%.2f ms p50, %.2f ms p95", s.Chain.CommitMs.P50, s.Chain.CommitMs.P95)},
+		{"commit", commitText(s)},
 		{"ledger", fmt.Sprintf("%s of %s, %s sessions", bytesText(s.Ledger.Bytes), bytesText(s.Ledger.BudgetBytes), count(s.Ledger.Sessions))},
 		{"memory", bytesText(s.MemoryBytes)},
 	}
@@ -70,6 +70,21 @@ func statusRows(s api.Status, base string, r Runtime) [][]string {
 		rows = append(rows, []string{"settings", "the file is broken, the last good ones are in force: " + s.ConfigError})
 	}
 	return rows
+}
+
+// rolloutText leaves the share out where it decides nothing.
+func rolloutText(r api.RolloutStatus) string {
+	if r.Mode == "off" {
+		return "off"
+	}
+	return fmt.Sprintf("%s, %v %% of sessions", r.Mode, r.Percent)
+}
+
+func commitText(s api.Status) string {
+	if s.Chain.CommitMs.P95 == 0 {
+		return "none since the start"
+	}
+	return fmt.Sprintf("%.2f ms p50, %.2f ms p95", s.Chain.CommitMs.P50, s.Chain.CommitMs.P95)
 }
 
 func stateText(s api.Status) string {
@@ -172,7 +187,7 @@ func (c *cli) rolloutCommand() *cobra.Command {
 			if err := json.Unmarshal(data, &now); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.out, "Rollout is %s for %v %% of sessions, from the next turn on.\n", now.Mode, now.Percent)
+			_, err = fmt.Fprintf(c.out, "Rollout is %s, from the next turn on.\n", strings.Replace(rolloutText(now), ",", " for", 1))
 			return err
 		})
 	})

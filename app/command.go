@@ -73,20 +73,20 @@ func run(ctx context.Context, args []string, io stdio) int {
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
-	return c.complain(err)
+	return c.complain(cmd, err)
 }
 
-// complain prints an error and chooses the exit code.
-func (c *cli) complain(err error) int {
+// complain prints an error of a command and chooses the exit code.
+func (c *cli) complain(cmd *cobra.Command, err error) int {
 	var f *Fault
 	switch {
 	case errors.As(err, &f):
 	case !c.begun:
-		f = &Fault{Code: exitUsage, What: err.Error(), Hint: "holdfast --help lists the commands"}
+		f = misuse(cmd, err)
 	default:
 		f = &Fault{Code: exitFailed, What: err.Error()}
 	}
@@ -104,13 +104,25 @@ func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "A local proxy that keeps long coding-agent sessions small, stable and resumable",
-		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Long: "A local proxy that keeps long coding-agent sessions small, stable and resumable.\n\n" +
+			"holdfast run claude starts it and an agent; holdfast open shows what it does.",
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version(),
 	}
+	root.SetVersionTemplate(versionLine() + "\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(c.helpCommand())
 	c.bare(root)
-	root.AddCommand(c.serveCommand(), c.demoCommand(), c.statusCommand(), c.openCommand(), c.runCommand(), c.sessionsCommand(), c.kvCommand(),
-		c.bypassCommand(), c.rolloutCommand(), c.pluginCommand(), c.mcpCommand(), c.configCommand(), c.doctorCommand(), c.quitCommand(), c.versionCommand())
-	root.AddCommand(c.manCommand(), c.uninstallCommand())
+	together := func(title string, cmds ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+		for _, cmd := range cmds {
+			cmd.GroupID = title
+		}
+		root.AddCommand(cmds...)
+	}
+	together("Run it", c.serveCommand(), c.runCommand(), c.pluginCommand(), c.quitCommand(), c.demoCommand())
+	together("Look at it", c.openCommand(), c.statusCommand(), c.sessionsCommand(), c.doctorCommand(), c.mcpCommand())
+	together("Change what it does", c.rolloutCommand(), c.bypassCommand(), c.kvCommand(), c.configCommand(), c.uninstallCommand())
+	root.AddCommand(c.versionCommand(), c.manCommand())
 	root.AddCommand(c.desktopCommands()...)
 	return root
 }
@@ -132,8 +144,12 @@ func (c *cli) withJSON(cmd *cobra.Command) *cobra.Command {
 
 // group is a command that only holds others.
 func group(use, short string, cmds ...*cobra.Command) *cobra.Command {
-	g := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return fmt.Errorf("%s wants one of its commands", cmd.Name())
+	g := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, _ []string) error {
+		var names []string
+		for _, sub := range cmd.Commands() {
+			names = append(names, sub.Name())
+		}
+		return fmt.Errorf("%s wants %s", words(cmd), listed(names))
 	}}
 	g.AddCommand(cmds...)
 	return g

@@ -78,6 +78,14 @@ func count(n int64) string {
 	return s
 }
 
+// plural is a count with its noun.
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
+}
+
 // ago is a past time (unix ms) as seen from now.
 func ago(ms int64, now time.Time) string {
 	d := now.Sub(time.UnixMilli(ms))

@@ -130,8 +130,9 @@ func (s *script) step(verb, rest string) error {
 	case "err":
 		return match(s.err.String(), s.expand(rest), true)
 	case "!":
-		_, rest, _ = strings.Cut(rest, " ")
-		return match(s.out.String(), s.expand(rest), false)
+		where, rest, _ := strings.Cut(rest, " ")
+		text := map[string]string{"out": s.out.String(), "err": s.err.String()}[where]
+		return match(text, s.expand(rest), false)
 	case "keep":
 		name, re, _ := strings.Cut(rest, " ")
 		m := regexp.MustCompile("(?m)" + re).FindStringSubmatch(s.out.String())

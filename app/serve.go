@@ -57,6 +57,8 @@ func (c *cli) bare(root *cobra.Command) {
 	var f serving
 	f.register(root)
 	root.Flags().BoolVar(&f.hidden, "hidden", false, "started at login: open nothing by itself")
+	root.Flags().Lookup("hidden").Hidden = true
+	root.Flags().BoolP("version", "v", false, "print the version")
 	root.RunE = c.do(func(ctx context.Context, _ []string) error {
 		o, err := f.options(c)
 		if err != nil {
@@ -71,6 +73,6 @@ func (c *cli) serve(ctx context.Context, o AppOptions) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "proxy      %s\ninspector  http://%s\n", a.BaseURL(), a.Inspector)
+	fmt.Fprintf(c.out, "proxy      %s\ninspector  http://%s\nnext       holdfast run claude, or another agent; holdfast open shows what it does\n", a.BaseURL(), a.Inspector)
 	return errors.Join(a.Run(ctx), a.Close())
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"holdfast/core/config"
+	"holdfast/core/guard"
 	"holdfast/web/api"
 )
 
@@ -45,11 +47,24 @@ func loadSettings(path string, env func(string) string, flags map[string]string)
 	}
 	c, err := s.layered(data)
 	if err != nil {
-		return nil, &Fault{Code: exitFailed, What: "the settings are not valid", Err: err, Hint: "correct " + path + "; holdfast config show lists every setting"}
+		return nil, invalid(err, path, data, flags)
 	}
 	s.file = data
 	s.now.Store(&c)
 	return s, nil
+}
+
+// invalid is the fault of settings that cannot be used: what to do depends on
+// the layer the value came from.
+func invalid(err error, path string, file []byte, flags map[string]string) *Fault {
+	f := &Fault{Code: exitFailed, What: "the settings are not valid", Err: err, Hint: "correct or unset the variable"}
+	var e *config.Error
+	if _, broken := config.Parse(file); broken != nil {
+		f.Hint = "correct " + path + ", or move it away to run with the defaults"
+	} else if errors.As(err, &e) && flags[e.Key] != "" {
+		f.What, f.Hint, f.Code = "a flag is not valid", "holdfast serve --help lists the flags", exitUsage
+	}
+	return f
 }
 
 func (s *Settings) layered(file []byte) (config.Config, error) {
@@ -86,12 +101,12 @@ func (s *Settings) Change(_ context.Context, values map[string]string) error {
 	text := data
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if text, err = config.Set(text, key, values[key]); err != nil {
-			return err
+			return s.unchanged(err, data, values)
 		}
 	}
 	next, err := s.layered(text)
 	if err != nil {
-		return err
+		return s.unchanged(err, data, values)
 	}
 	for key := range values {
 		if src := next.Source(key); src == config.FromEnv || src == config.FromFlag {
@@ -103,6 +118,22 @@ func (s *Settings) Change(_ context.Context, values map[string]string) error {
 	}
 	s.take(text, next)
 	return nil
+}
+
+// unchanged says why a file cannot be changed: for what was in it already, or
+// for the new values, which stand in no line that a person could look up.
+func (s *Settings) unchanged(err error, file []byte, values map[string]string) error {
+	if _, broken := s.layered(file); broken != nil {
+		return &guard.Problem{Status: http.StatusUnprocessableEntity, Code: "setting",
+			Title: "The settings are not valid as they are: " + broken.Error(), Hint: "Correct " + s.path + " first; nothing was changed."}
+	}
+	var e *config.Error
+	if errors.As(err, &e) && values[e.Key] != "" {
+		at := *e
+		at.Line = 0
+		return &at
+	}
+	return err
 }
 
 // take puts new settings in force; the caller holds mu.

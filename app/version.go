@@ -37,14 +37,18 @@ func version() string {
 	return release + rev + dirty
 }
 
+// versionLine is what a bug report needs of the program.
+func versionLine() string {
+	return fmt.Sprintf("holdfast %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (c *cli) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
 	cmd.RunE = c.do(func(context.Context, []string) error {
-		v := map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 		if c.json {
-			return c.printJSON(v)
+			return c.printJSON(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 		}
-		_, err := fmt.Fprintf(c.out, "holdfast %s (%s, %s/%s)\n", v["version"], v["go"], v["os"], v["arch"])
+		_, err := fmt.Fprintln(c.out, versionLine())
 		return err
 	})
 	return c.withJSON(cmd)

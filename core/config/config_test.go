@@ -133,7 +133,7 @@ func TestLayersRefuse(t *testing.T) {
 		name, want string
 		l          Layers
 	}{
-		{"env", `bypass: bypass: "maybe" does not fit, it wants true or false (it comes from the environment variable HOLDFAST_BYPASS)`,
+		{"env", `bypass: "maybe" does not fit, it wants true or false (it comes from the environment variable HOLDFAST_BYPASS)`,
 			Layers{Env: func(k string) string { return map[string]string{"HOLDFAST_BYPASS": "maybe"}[k] }}},
 		{"flag", `log_level: "loud" is not one of debug, info, warn, error`, Layers{Flags: map[string]string{"log_level": "loud"}}},
 		{"unknown flag", `there is no such setting`, Layers{Flags: map[string]string{"nope.nope.nope": "1"}}},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -59,8 +60,12 @@ func (c Config) WithEnv(getenv func(string) string) (Config, error) {
 			continue
 		}
 		next, err := c.with(env[name], v, FromEnv)
+		var e *Error
+		if errors.As(err, &e) {
+			return c, &Error{Key: e.Key, What: e.What, Hint: "it comes from the environment variable " + name}
+		}
 		if err != nil {
-			return c, &Error{Key: env[name], What: err.Error(), Hint: "it comes from the environment variable " + name}
+			return c, err
 		}
 		c = next
 	}
