@@ -6,7 +6,11 @@
 // a replacement. Nothing here knows JSON or a wire.
 package chat
 
-import "holdfast/core/content"
+import (
+	"strings"
+
+	"holdfast/core/content"
+)
 
 // Role is who speaks, in the wire's own spelling. Unknown roles pass through.
 type Role string
@@ -95,12 +99,29 @@ func (m *Message) Seal() {
 	m.Key = KeyOf(m.Parts)
 }
 
-// FirstText returns the first non-empty text of m, for titles.
-func (m *Message) FirstText() string {
+// FirstText returns the first text of m that its author wrote, for titles. Where
+// there is none, own is false and the text is the first that a host wrapped in
+// a tag of its own, such as a reminder or a description of its surroundings.
+func (m *Message) FirstText() (text string, own bool) {
 	for _, p := range m.Parts {
-		if p.Kind == Text && p.Text != "" {
-			return p.Text
+		switch {
+		case p.Kind != Text || p.Text == "":
+		case !wrapped(p.Text):
+			return p.Text, true
+		case text == "":
+			text = p.Text
 		}
 	}
-	return ""
+	return text, false
+}
+
+// wrapped reports whether a text is one element from its first tag, which may
+// have no attributes, to its last.
+func wrapped(text string) bool {
+	text = strings.TrimSpace(text)
+	name, _, found := strings.Cut(text, ">")
+	if !found || len(name) < 2 || name[0] != '<' || strings.ContainsAny(name, " \n/") {
+		return false
+	}
+	return strings.HasSuffix(text, "</"+name[1:]+">")
 }

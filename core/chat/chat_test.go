@@ -95,11 +95,35 @@ func TestReasoningOnly(t *testing.T) {
 
 func TestFirstText(t *testing.T) {
 	m := Message{Parts: []Part{{Kind: Reasoning, Text: "hm"}, {Kind: Text}, {Kind: Text, Text: "title"}, {Kind: Text, Text: "more"}}}
-	if got := m.FirstText(); got != "title" {
-		t.Errorf("FirstText = %q, want the first text that says something", got)
+	if got, own := m.FirstText(); got != "title" || !own {
+		t.Errorf("FirstText = %q, %v, want the first text that says something", got, own)
 	}
-	if got := (&Message{}).FirstText(); got != "" {
-		t.Errorf("FirstText of nothing = %q", got)
+	if got, own := (&Message{}).FirstText(); got != "" || own {
+		t.Errorf("FirstText of nothing = %q, %v", got, own)
+	}
+}
+
+func TestFirstTextPassesOverWhatAHostWrapped(t *testing.T) {
+	const reminder = "<system-reminder>\nToday is Monday.\n</system-reminder>\n"
+	for name, c := range map[string]struct {
+		texts []string
+		want  string
+		own   bool
+	}{
+		"a reminder first":      {[]string{reminder, "fix the <b>"}, "fix the <b>", true},
+		"nothing else":          {[]string{reminder, "<env>x</env>"}, reminder, false},
+		"a question behind it":  {[]string{reminder + "why?"}, reminder + "why?", true},
+		"two elements":          {[]string{"<a>x</a><b>y</b>"}, "<a>x</a><b>y</b>", true},
+		"a tag with attributes": {[]string{"<p id=1>x</p id=1>"}, "<p id=1>x</p id=1>", true},
+		"no tag at all":         {[]string{"<>x</>"}, "<>x</>", true},
+	} {
+		var m Message
+		for _, text := range c.texts {
+			m.Parts = append(m.Parts, Part{Kind: Text, Text: text})
+		}
+		if got, own := m.FirstText(); got != c.want || own != c.own {
+			t.Errorf("%s: %q, %v, want %q, %v", name, got, own, c.want, c.own)
+		}
 	}
 }
 
