@@ -34,10 +34,13 @@ import (
 // missed, or a request that failed, fails the run after its evidence is written.
 //
 // HOLDFAST_BENCH_HARNESS names the harnesses to run, comma between them;
-// HOLDFAST_BENCH_OUT is the folder, HOLDFAST_BENCH_MODEL the model (bench; agent
-// takes minutes where the machine is busy), HOLDFAST_BENCH_TOKENS the length of
-// the restart's conversation (4000), HOLDFAST_BENCH_SECONDS what each of the four
-// stretches lasts in which a client's tokens are timed (60).
+// HOLDFAST_BENCH_OUT is the folder, HOLDFAST_BENCH_MODEL the model (bench),
+// HOLDFAST_BENCH_TOKENS the length of the restart's conversation (4000),
+// HOLDFAST_BENCH_TURNS the turns of the amplification's (20),
+// HOLDFAST_BENCH_SECONDS what each of the four stretches lasts in which a client's
+// tokens are timed (60), HOLDFAST_BENCH_THREADS the engine's threads (the CPUs).
+// With the model agent, one thread and 5 seconds all of it takes minutes on a busy
+// machine; its times then mean little.
 func TestBenchKV(t *testing.T) {
 	only := strings.Split(os.Getenv("HOLDFAST_BENCH_HARNESS"), ",")
 	for _, name := range only {
@@ -139,7 +142,10 @@ func openBench(t *testing.T) *kvBench {
 		t.Fatal(err)
 	}
 	b.settings = settings(t, env("HOLDFAST_BENCH_MODEL", "bench"))
-	b.settings.Threads, b.settings.Context = runtime.NumCPU(), 8192
+	if b.settings.Threads, err = strconv.Atoi(env("HOLDFAST_BENCH_THREADS", strconv.Itoa(runtime.NumCPU()))); err != nil {
+		t.Fatal(err)
+	}
+	b.settings.Context = 8192
 	b.describe()
 	b.calibrate()
 	return b

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"holdfast/core/engine"
@@ -165,38 +166,53 @@ func (e *Engine) dueOf(l *life, s slot, closing bool) (*tier.Request, string) {
 	}
 	return &tier.Request{Model: l.model, State: identity, Slots: saver{e, l, s.gen}, Slot: s.id, Tokens: tokens, Tail: d.Tail,
 		Closing: closing, Session: s.convo, Branch: s.branch, Done: func(kept tier.Spilled, err error) {
-			l.slots.left(s.id, s.gen)
+			saver{e, l, s.gen}.drop(s.id)
 			if e.o.Kept != nil {
 				e.o.Kept(kept, err)
 			}
 		}}, d.Reason
 }
 
-// saver saves one content of a slot; it declines once the slot holds another or
-// is about to.
+// saver saves one content of a slot; it declines once the slot holds another.
 type saver struct {
 	e   *Engine
 	l   *life
 	gen int
 }
 
-// errMovedOn: the slot took another request. The content is saved after that.
-var errMovedOn = errors.New("local: the slot is in use again")
-
-// Save has the engine write the slot. It does not wait for a busy one: what
-// keeps it busy is saved when it is done.
+// Save has the engine write the slot, or gives what was written before the slot
+// was taken. It does not wait for a busy one: what keeps it busy is saved when it
+// is done.
 func (s saver) Save(ctx context.Context, id int) (path string, tokens int, size int64, err error) {
-	done := s.l.slots.borrow(id, s.gen)
-	if done == nil {
-		return "", 0, 0, errMovedOn
+	f, ok := s.l.slots.collect(id, s.gen)
+	if !ok {
+		sl := s.l.slots.borrow(id, s.gen)
+		if sl == nil {
+			return "", 0, 0, tier.ErrSlotInUse
+		}
+		defer s.l.slots.give(sl)
+		f, err = s.write(ctx, id)
 	}
-	defer done()
-	path, saved, err := save(ctx, s.l.client, s.e.o.Handover, id)
-	s.e.speed.saved(saved.Tokens, saved.Took())
-	if engine.Gone(err) {
+	return f.path, int(f.Tokens), int64(f.Bytes), err
+}
+
+// write has the engine write a slot that is ours.
+func (s saver) write(ctx context.Context, id int) (f slotFile, err error) {
+	f.path, f.Saved, err = save(ctx, s.l.client, s.e.o.Handover, id)
+	if engine.Gone(err) && ctx.Err() == nil {
 		s.e.lost(s.l)
 	}
-	return path, int(saved.Tokens), int64(saved.Bytes), err
+	if err == nil {
+		s.e.speed.saved(f.Tokens, f.Took())
+	}
+	return f, err
+}
+
+// drop removes a file that nobody collected.
+func (s saver) drop(id int) {
+	if f, ok := s.l.slots.collect(id, s.gen); ok {
+		os.Remove(f.path) // gone with the folder at the next start, at the latest
+	}
 }
 
 // Flush saves what the slots hold and is not on disk yet, tails included: the

@@ -3,28 +3,19 @@ package local
 import (
 	"context"
 	"errors"
-	"time"
 
 	"holdfast/core/kv"
 	"holdfast/core/tier"
 )
 
-// eagerPatience replaces what is measured where saves must not be given up.
-const eagerPatience = 10 * time.Minute
-
 // keepFirst saves what the ticket's slot holds of another conversation before
 // that is overwritten. With more conversations than slots none is ever idle, so
 // this is the only moment there is, and without it every turn would be computed
-// from nothing. The request waits for the engine's save alone, not for the disk,
-// and only where computing takes far longer; it never waits longer than half of
-// that.
+// from nothing. The request waits for the engine's save alone, never for the
+// disk, and only where computing the same would take far longer.
 func (t *ticket) keepFirst(ctx context.Context) {
 	s := t.life.slots.known(t.slot)
-	if s.body == nil || t.goesOnFrom(s) {
-		return
-	}
-	fresh, due := t.e.unsaved(t.life, s.held)
-	if !due || !t.e.o.Eager && !t.e.speed.worthSaving(kv.Tokens(len(s.held)), fresh) {
+	if s.body == nil || t.goesOnFrom(s) || !t.e.wouldKeep(t.life, s.held) {
 		return
 	}
 	if s.stable == 0 {
@@ -39,7 +30,7 @@ func (t *ticket) keepFirst(ctx context.Context) {
 		return // nothing that matters is overwritten
 	}
 	if r, _ := t.e.dueOf(t.life, s, false); r != nil {
-		t.await(ctx, *r, s, fresh)
+		t.e.keepNow(ctx, *r, s)
 	}
 }
 
@@ -52,33 +43,30 @@ func (t *ticket) goesOnFrom(s slot) bool {
 	return common(s.held, t.ids) == kv.Tokens(len(s.held))
 }
 
-// unsaved is how many tokens of a slot's content no disk has, and whether they
-// are enough for a save.
-func (e *Engine) unsaved(l *life, held []kv.Token) (fresh kv.Tokens, due bool) {
+// wouldKeep reports whether the store would take a slot's content now, and
+// whether it is worth that a request waits for the engine's save.
+func (e *Engine) wouldKeep(l *life, held []kv.Token) bool {
 	id, _, why := l.reuse()
-	if why != "" {
-		return 0, false
+	if why != "" || !e.o.Tier.Due(id, held, 0, false).Spill || !e.o.Tier.Takes() {
+		return false
 	}
-	return kv.Tokens(len(held) - e.o.Tier.Stored(id, held)), e.o.Tier.Due(id, held, 0, false).Spill
+	fresh := kv.Tokens(len(held) - e.o.Tier.Stored(id, held))
+	return e.o.Eager || e.speed.worthSaving(kv.Tokens(len(held)), fresh)
 }
 
-// await asks for a save and waits until the engine has made it.
-func (t *ticket) await(ctx context.Context, r tier.Request, s slot, fresh kv.Tokens) {
-	l := t.life.slots.leaving(t.slot)
-	defer t.life.slots.stay(t.slot, l)
-	t.life.slots.asks(s.id, s.gen)
-	if err := t.e.o.Tier.Spill(r); err != nil && (s.asked != s.gen || !errors.Is(err, &tier.Refusal{Reason: tier.ReasonInFlight})) {
-		return // not wanted, or another slot saves the same
+// keepNow has the engine write a slot that is ours and leaves the rest to the
+// store: to the spill that was asked for while the slot was idle and comes too
+// late, or to a new one.
+func (e *Engine) keepNow(ctx context.Context, r tier.Request, s slot) {
+	save := r.Slots.(saver)
+	f, err := save.write(ctx, s.id)
+	if err != nil {
+		e.log.Debug("a slot was not saved before it was taken", "slot", s.id, "err", err)
+		return
 	}
-	patience := t.e.speed.half(fresh)
-	if t.e.o.Eager {
-		patience = eagerPatience
-	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	select {
-	case <-l.over:
-	case <-late.C:
-	case <-ctx.Done():
+	save.l.slots.setAside(s.id, s.gen, f)
+	err = e.o.Tier.Spill(r)
+	if asked := s.asked == s.gen && errors.Is(err, &tier.Refusal{Reason: tier.ReasonInFlight}); err != nil && !asked {
+		save.drop(s.id)
 	}
 }

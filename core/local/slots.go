@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"holdfast/core/engine"
 	"holdfast/core/kv"
 )
 
@@ -36,15 +37,15 @@ type slot struct {
 	// gen counts changes of the content; asked is the last of which a save was
 	// asked for, 0 for none.
 	gen, asked int
-	// leave is set while who took the slot for something else waits for its
-	// content to be saved.
-	leave *leave
 }
 
-// leave is a slot's content on its way out.
-type leave struct {
-	begun bool          // the engine writes it; guarded by slots.mu
-	over  chan struct{} // closed when it is written, or will not be
+// holding names what a slot holds.
+type holding struct{ id, gen int }
+
+// slotFile is a file the engine wrote.
+type slotFile struct {
+	path string
+	engine.Saved
 }
 
 // forget says that nothing is known of the content any more.
@@ -57,6 +58,9 @@ type slots struct {
 	mu   sync.Mutex
 	list []*slot
 	line []*waiter // who waits, first come first served
+	// aside are contents that were saved before they were overwritten, and wait
+	// for the store to take them.
+	aside map[holding]slotFile
 }
 
 // waiter waits for a slot that its pick chooses.
@@ -73,7 +77,7 @@ type waiter struct {
 type picker func(all []*slot, late bool) choice
 
 func newSlots(n int) *slots {
-	s := &slots{}
+	s := &slots{aside: map[holding]slotFile{}}
 	for i := range max(n, 1) {
 		s.list = append(s.list, &slot{id: i})
 	}
@@ -156,24 +160,15 @@ func (s *slots) offer() {
 	})
 }
 
-// borrow lets a save at a slot that still has the content gen: an idle one, or
-// one whose taker waits for that. done gives it back; it is nil where the save
-// comes too late.
-func (s *slots) borrow(id, gen int) (done func()) {
+// borrow takes an idle slot that still has the content gen, nil otherwise.
+func (s *slots) borrow(id, gen int) *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id >= len(s.list) || s.list[id].gen != gen {
+	if id >= len(s.list) || s.list[id].busy || s.list[id].gen != gen {
 		return nil
 	}
-	switch sl := s.list[id]; {
-	case !sl.busy:
-		sl.busy = true
-		return func() { s.give(sl) }
-	case sl.leave != nil && !sl.leave.begun:
-		sl.leave.begun = true
-		return func() { s.left(id, gen) }
-	}
-	return nil
+	s.list[id].busy = true
+	return s.list[id]
 }
 
 // asks notes that a save of the content gen is about to be asked for.
@@ -185,35 +180,20 @@ func (s *slots) asks(id, gen int) {
 	}
 }
 
-// leaving lets a save at a slot somebody took, until left or stay.
-func (s *slots) leaving(sl *slot) *leave {
+// setAside keeps a file of the content gen for the save that was asked for.
+func (s *slots) setAside(id, gen int, f slotFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sl.leave = &leave{over: make(chan struct{})}
-	return sl.leave
+	s.aside[holding{id, gen}] = f
 }
 
-// left tells who took a slot that its content gen is saved, or will not be.
-func (s *slots) left(id, gen int) {
+// collect takes what was set aside, once.
+func (s *slots) collect(id, gen int) (f slotFile, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sl := s.list[id]; sl.gen == gen && sl.leave != nil {
-		close(sl.leave.over)
-		sl.leave = nil
-	}
-}
-
-// stay ends the wait for a save; one that the engine is at is waited for.
-func (s *slots) stay(sl *slot, l *leave) {
-	s.mu.Lock()
-	begun := l.begun
-	if !begun {
-		sl.leave = nil
-	}
-	s.mu.Unlock()
-	if begun {
-		<-l.over
-	}
+	f, ok = s.aside[holding{id, gen}]
+	delete(s.aside, holding{id, gen})
+	return f, ok
 }
 
 // known copies what is known of a slot by who took it.

@@ -139,6 +139,13 @@ func (m *Manager) Spill(r Request) error {
 	return m.enqueue(j)
 }
 
+// Takes reports whether a spill that is asked for now would be taken up: the
+// store is being written to, and the queue has room.
+func (m *Manager) Takes() bool {
+	state, _ := m.mood.get()
+	return (state == kv.StateActive || state == kv.StatePruningToBudget) && len(m.queue) < cap(m.queue)
+}
+
 // mayQueue refuses what needs no look at the store.
 func (m *Manager) mayQueue(r Request) error {
 	select {
@@ -240,7 +247,7 @@ func (m *Manager) attend(ctx context.Context, j *job) {
 	delete(m.records, j.key)
 	m.queued -= j.growth
 	m.queueItems--
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrSlotInUse) {
 		m.activity.LastError = err.Error()
 	}
 	m.mu.Unlock()
@@ -285,10 +292,17 @@ func (m *Manager) concluded(err error) {
 			c.write = true
 		}
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrSlotInUse):
+		m.log.Debug("a slot was taken before it was saved")
+	case err != nil:
 		m.log.Warn("a state was not kept", "error", err)
 	}
 }
+
+// ErrSlotInUse is Slots' answer where a slot has moved on: nobody's fault, and
+// what it holds then is saved in its turn.
+var ErrSlotInUse = errors.New("tier: the slot is in use again")
 
 // storeError marks trouble of the store, apart from the engine's.
 type storeError struct{ err error }
