@@ -71,12 +71,12 @@ func (p *Proxy) check(r *http.Request) *Problem {
 			"Set the base URL of the client to this address instead of HTTP_PROXY, or turn mitm.enabled on.")
 	case !forward && !Loopback(r.Host) && !(p.Wide && literal(r.Host)):
 		return badHost()
-	case r.Header.Get("Sec-Fetch-Mode") == "navigate":
+	case slices.ContainsFunc(r.Header["Sec-Fetch-Mode"], func(v string) bool { return strings.EqualFold(v, "navigate") }):
 		return forbid("navigation", "This address is for model traffic, not for a browser window.",
 			"Open the inspector instead.")
 	case len(origin) > 1 || len(origin) == 1 && !slices.Contains(p.Origins(), origin[0]):
 		return badOrigin()
-	case len(origin) == 0 && r.Header.Get("Sec-Fetch-Site") != "":
+	case len(origin) == 0 && len(r.Header["Sec-Fetch-Site"]) > 0:
 		return badOrigin()
 	}
 	return nil

@@ -209,6 +209,20 @@ var hopByHop = map[string]bool{
 	"Expect": true,
 }
 
+// WebSocket reports whether a request offers to go on as a WebSocket, alone or
+// among other protocols.
+func WebSocket(h http.Header) bool {
+	for _, v := range h["Upgrade"] {
+		for _, offer := range strings.Split(v, ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(offer), "/")
+			if strings.EqualFold(name, "websocket") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Outbound returns the headers that go upstream: the client's, without those
 // of the connection and without any of ours.
 func Outbound(h http.Header, loopback bool) http.Header {

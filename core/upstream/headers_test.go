@@ -109,3 +109,11 @@ func TestSendKeepsRedirectsAndRefusesOddStatus(t *testing.T) {
 		up.Close()
 	}
 }
+
+func TestWebSocket(t *testing.T) {
+	for offer, want := range map[string]bool{"websocket": true, "WebSocket": true, "foo, websocket": true, "websocket/13": true, "foo|websocket": true, "": false, "h2c": false, "websockets": false, "x-websocket/1": false} {
+		if got := WebSocket(http.Header{"Upgrade": strings.Split(offer, "|")}); got != want {
+			t.Errorf("%q: %v", offer, got)
+		}
+	}
+}
