@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -244,7 +245,8 @@ func listen(g *rig) *alignLog {
 	g.chain.Close()
 	log := &alignLog{Handler: slog.NewTextHandler(g.t.Output(), nil)}
 	var err error
-	g.chain, err = chain.New(context.Background(), chain.Options{Ledger: g.db, Upstream: g.client, Config: g.config, Log: slog.New(log), Publish: g.publish})
+	g.chain, err = chain.New(context.Background(), chain.Options{Ledger: unhurried{g.db}, Tripwire: time.Minute, Upstream: g.client,
+		Config: g.config, Log: slog.New(log), Publish: g.publish})
 	if err != nil {
 		g.t.Fatal(err)
 	}
