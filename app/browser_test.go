@@ -120,11 +120,12 @@ func (x *exhibit) fill(t *testing.T, file string) {
 	run("INSERT INTO session SELECT * FROM s")
 	copyAll(run, x.session, x.big, elems, turns, last)
 	for i := range manyOthers {
-		run(`UPDATE s SET ledger_id = printf('%024x', ?1 + 4096), sess_raw = 'other ' || ?1, title = 'Session ' || ?1 || ': ' || ?2, model = ?3, wire = ?4, signal = ?5,
-			turns = 1 + ?1 % 180, last_seen = last_seen - 60000 * (1 + ?1 % 7), head_seq = 0, structure = NULL, rhythm = NULL, next_block = 1`,
-			i, []string{"find the flaky test", "rename the exported type", "why is the build slow", "port the parser"}[i%4],
+		run(`UPDATE s SET ledger_id = printf('%024x', ?1 + 4096), sess_raw = 'other ' || ?1, title = ?2 || ', attempt ' || (1 + ?1 / 4), model = ?3, wire = ?4, signal = ?5,
+			turns = 1 + ?1 * 7 % 23, input = 40 * (1 + ?1 * 7 % 23), cached = (700 + ?1 * 37 % 900) * (1 + ?1 * 7 % 23), cache_write = (130 + ?1 * 11 % 90) * (1 + ?1 * 7 % 23),
+			output = 60 * (1 + ?1 * 7 % 23), cost_micros = (900 + ?1 * 17 % 700) * (1 + ?1 * 7 % 23), last_seen = last_seen - 60000 * (1 + ?1 % 7), head_seq = 0, structure = NULL, rhythm = NULL, next_block = 1`,
+			i, []string{"Find the flaky test", "Rename the exported type", "Why is the build slow", "Port the parser"}[i%4],
 			[]string{"claude-sonnet-4-5", "gpt-5.2", "gemini-3-pro", "qwen3-coder"}[i%4], []string{"anthropic", "openai", "google", "openai"}[i%4],
-			[]string{"x-claude-code-session-id", "x-session-affinity", "x-opencode-session"}[i%3])
+			[]string{"x-claude-code-session-id", "x-session-affinity", "x-opencode-session", "x-opencode-session"}[i%4])
 		run("INSERT INTO session SELECT * FROM s")
 	}
 	if err := tx.Commit(); err != nil {
@@ -162,6 +163,7 @@ func (x *exhibit) degrade(t *testing.T) {
 		{Gate: "R4", Scope: "session", Cause: string(session.CausePending), Evidence: "mark of process 4711", Served: session.PathFull},
 		{Scope: "turn", Cause: string(session.CauseDuplicateKey), Evidence: "key model at byte 812", Served: session.PathVerbatim},
 	} {
+		d.BytesChanged = d.Served == session.PathFull // it has folds
 		d.At, d.Session, d.Turn = time.Now().UnixMilli()-int64(i)*70_000, x.session, x.turn
 		if _, err := x.app.engine.ledger.Degrade(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -191,6 +193,12 @@ func (s shownTier) Status() kv.Status {
 		st.Inventory = append(st.Inventory, e)
 	}
 	return st
+}
+
+func (s shownTier) Written() (today, limit kv.Bytes) { return 9 << 30, 64 << 30 }
+
+func (s shownTier) Mismatch() (fields []string, at time.Time) {
+	return []string{"cache-type-k", "ctx-size"}, time.Now().Add(-3 * time.Hour)
 }
 
 func (s shownTier) Prune(context.Context, tier.PruneRequest) (tier.Pruned, error) {
@@ -241,6 +249,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("scripts", func(t *testing.T) { b.t = t; x.scripts(b) })
 	t.Run("theme", func(t *testing.T) { b.t = t; x.theme(b) })
 	t.Run("forms", func(t *testing.T) { b.t = t; x.forms(b) })
+	t.Run("via", func(t *testing.T) { b.t = t; x.via(b) })
 	t.Run("strangers", func(t *testing.T) { b.t = t; x.strangers(b, code) })
 	b.t = t
 }

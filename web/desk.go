@@ -143,6 +143,37 @@ func (s cacheSource) KV() kv.Status {
 	return s.API.Tier.Status()
 }
 
+// diary is what a tier remembers beside its status.
+type diary interface {
+	Written() (today, limit kv.Bytes)
+	Mismatch() (fields []string, at time.Time)
+}
+
+// Written is what was written today, and the day's cap.
+func (s cacheSource) Written() (today, limit kv.Bytes) {
+	if d, ok := s.API.Tier.(diary); ok {
+		return d.Written()
+	}
+	return 0, kv.Bytes(s.Config().KV.Disk.DailyWriteCap.Bytes())
+}
+
+// Mismatch is in what an engine differed from the one that stored a prompt.
+func (s cacheSource) Mismatch() (fields []string, at time.Time) {
+	if d, ok := s.API.Tier.(diary); ok {
+		return d.Mismatch()
+	}
+	return nil, time.Time{}
+}
+
+// Title is what a session is called; one that is gone has no title.
+func (s cacheSource) Title(ctx context.Context, id string) string {
+	v, err := s.Ledger.Session(ctx, id)
+	if err != nil {
+		return ""
+	}
+	return v.Title
+}
+
 // Dry is what the next prune would do.
 func (s cacheSource) Dry(ctx context.Context) (kv.Plan, error) {
 	out, err := s.API.Tier.Prune(ctx, tier.PruneRequest{DryRun: true})

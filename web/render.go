@@ -153,13 +153,13 @@ func back(r *http.Request) string {
 func stateOf(c *config.Config) layout.State {
 	switch {
 	case c.Bypass:
-		return layout.State{Word: "Bypassed", Tone: layout.Warn, Detail: "Every request is sent untouched."}
+		return layout.State{Word: "Bypassed", Short: "Bypass", Tone: layout.Warn, Detail: "Every request is sent untouched."}
 	case c.Rollout.Mode == config.On:
-		return layout.State{Word: "Serving from snapshots", Tone: layout.Good, Detail: "Sessions with an id are served from their rows."}
+		return layout.State{Word: "Serving from snapshots", Short: "On", Tone: layout.Good, Detail: "Sessions with an id are served from their rows."}
 	case c.Rollout.Mode == config.Shadow:
-		return layout.State{Word: "Shadow", Tone: layout.Info, Detail: "Rows are written and both paths compared; the client's own list is served."}
+		return layout.State{Word: "Shadow", Short: "Shadow", Tone: layout.Info, Detail: "Rows are written and both paths compared; the client's own list is served."}
 	}
-	return layout.State{Word: "Recording only", Tone: layout.Quiet, Detail: "The rollout is off: no rows are written."}
+	return layout.State{Word: "Recording only", Short: "Off", Tone: layout.Quiet, Detail: "The rollout is off: no rows are written."}
 }
 
 // Stranger is the page for a person who is not signed in, or whose link is

@@ -68,7 +68,7 @@ func (m *Manager) Fill(ctx context.Context, h *Hit, path string, t slotfile.Targ
 		if !errors.As(err, &miss) {
 			miss = &Miss{Reason: kv.MissStorageError, Err: err}
 		}
-		m.missed(miss.Reason)
+		m.missed(miss.Reason, nil)
 		return nil, miss
 	}
 	return f, nil

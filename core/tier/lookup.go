@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ func (h *Hit) Release() {
 func (m *Manager) Lookup(q Query) *Hit {
 	h := m.lookup(q)
 	if !h.Found() {
-		m.missed(h.Miss)
+		m.missed(h.Miss, h.Fields)
 	}
 	return h
 }
@@ -108,11 +109,23 @@ func (m *Manager) offer(q Query, e *entry, match kv.Match) *Hit {
 	return h
 }
 
-// missed counts a miss.
-func (m *Manager) missed(why kv.MissReason) {
+// missed counts a miss; fields are those of the identity that differ.
+func (m *Manager) missed(why kv.MissReason, fields []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.activity.Misses[why]++
+	if why == kv.MissIdentity {
+		m.mismatch = mismatch{fields, m.now()}
+	}
+}
+
+// Mismatch is in which fields of the identity the engine differed from the one
+// that stored a prompt, the last time that was why it got nothing; none if it
+// never was since the start.
+func (m *Manager) Mismatch() (fields []string, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.mismatch.fields), m.mismatch.at
 }
 
 // Stored is how many leading tokens of a conversation can be restored from disk.

@@ -25,6 +25,7 @@ type table struct {
 	serial     uint64                                   // of the last manifest or use
 	wear       wear
 	capHit     string // the day on which a spill was last declined for the cap
+	mismatch   mismatch
 	noteDirty  bool
 	queued     kv.Bytes // estimated growth of queued spills
 	queueItems int
@@ -43,6 +44,13 @@ func newTable(l Limits) table {
 	}
 	t.activity.Misses = map[kv.MissReason]int64{}
 	return t
+}
+
+// mismatch is the last lookup that found the prompt under another identity of
+// the same model.
+type mismatch struct {
+	fields []string // of the identity, that differ
+	at     time.Time
 }
 
 // entry is one manifest of the store.

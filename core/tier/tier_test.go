@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"holdfast/core/kv"
@@ -123,6 +124,9 @@ func TestMisses(t *testing.T) {
 		h := l.Lookup(Query{Model: model(1), State: other, Tokens: tokens})
 		if h.Miss != kv.MissIdentity || len(h.Fields) != 2 || h.Fields[0] != "cache-type-k" || h.Fields[1] != "ctx-size" {
 			t.Errorf("%+v", h)
+		}
+		if fields, at := l.Mismatch(); !slices.Equal(fields, h.Fields) || at.IsZero() {
+			t.Errorf("remembered as %v at %v", fields, at)
 		}
 	})
 	t.Run("KV30 a shorter resident prefix does not win", func(t *testing.T) {

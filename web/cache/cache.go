@@ -22,6 +22,13 @@ type Source interface {
 	// Dry is what the next prune would do; nothing is done.
 	Dry(ctx context.Context) (kv.Plan, error)
 	Config() *config.Config
+	// Written is how many bytes were written today, and the day's cap.
+	Written() (today, limit kv.Bytes)
+	// Mismatch is in which fields of its identity an engine differed, the last
+	// time that was why a prompt got nothing.
+	Mismatch() (fields []string, at time.Time)
+	// Title is what a session is called, "" when it is gone.
+	Title(ctx context.Context, id string) string
 }
 
 // Pages makes this page.
@@ -39,8 +46,12 @@ type model struct {
 	here    layout.Here
 	now     int64
 	form    string
-	local   bool // some route has a local engine
-	cap     kv.Bytes
+	local   bool     // some route has a local engine
+	today   kv.Bytes // written
+	cap     kv.Bytes // that may be written a day
+	differs []string // fields of the last identity mismatch
+	differT time.Time
+	titles  map[string]string // of the sessions shown
 	rows    []kv.StatusEntry
 	sort    layout.Sorting
 	pages   layout.Paging
@@ -63,14 +74,21 @@ type modelGroup struct {
 func (p *Pages) Cache(r *http.Request) (layout.Page, error) {
 	m := model{Status: p.Source.KV(), here: layout.At(r.URL), now: p.Now().UnixMilli(), form: p.Form()}
 	c := p.Source.Config()
-	m.cap = kv.Bytes(c.KV.Disk.DailyWriteCap.Bytes())
 	for _, route := range c.Routes {
 		m.local = m.local || route.Engine != ""
 	}
 	if m.off() {
 		return layout.Page{Title: "Cache budgets", Section: "cache", Body: offPage(m)}, nil
 	}
+	m.today, m.cap = p.Source.Written()
+	m.differs, m.differT = p.Source.Mismatch()
 	m.list()
+	m.titles = map[string]string{}
+	for _, e := range m.rows {
+		for _, id := range e.Sessions {
+			m.titles[id] = p.Source.Title(r.Context(), id)
+		}
+	}
 	if m.here.Get("dry") != "" {
 		var err error
 		if m.plan, err = p.Source.Dry(r.Context()); err != nil {
@@ -166,7 +184,7 @@ func (m *model) room() []layout.Part {
 		return layout.Part{Text: text, Class: class, Value: float64(n), Note: layout.Bytes(int64(n))}
 	}
 	return []layout.Part{part("used", "fill-disk", u.UsedBytes), part("being written", "fill-write", u.ReservedInflightBytes),
-		part("left of the budget", "fill-ghost", left), part("reserve for the rest of the machine", "fill-warn", u.ReserveBytes), part("free beyond that", "fill-cold", free)}
+		part("left of the budget", "fill-ghost", left), part("reserve for the rest of the machine", "fill-reserve", u.ReserveBytes), part("free beyond that", "fill-cold", free)}
 }
 
 func stateTone(s kv.TierState) string {
@@ -201,6 +219,15 @@ func short(id string) string {
 		return id[:19] + "…"
 	}
 	return id
+}
+
+// perDay is a bar of today's writes against the day's cap.
+func (m *model) perDay() []layout.Part {
+	class := "fill-disk"
+	if m.cap > 0 && m.today >= m.cap {
+		class = "fill-warn"
+	}
+	return []layout.Part{{Text: "written today", Class: class, Value: float64(m.today), Note: layout.Bytes(int64(m.today))}}
 }
 
 func damaged(m model) string {

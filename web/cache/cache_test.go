@@ -18,7 +18,14 @@ func (f fixed) KV() kv.Status { return f.status }
 func (f fixed) Dry(context.Context) (kv.Plan, error) {
 	return kv.Plan{Before: 2 << 30, After: 1 << 30, Removed: 1}, nil
 }
-func (f fixed) Config() *config.Config { c := config.Default(); return &c }
+func (f fixed) Config() *config.Config           { c := config.Default(); return &c }
+func (f fixed) Written() (today, limit kv.Bytes) { return 3 << 30, 64 << 30 }
+func (f fixed) Mismatch() (fields []string, at time.Time) {
+	return []string{"cache-type-k"}, time.UnixMilli(1_799_999_940_000)
+}
+func (f fixed) Title(_ context.Context, id string) string {
+	return map[string]string{"l1": "port the parser"}[id]
+}
 
 func drawn(t *testing.T, s kv.Status, target string) string {
 	t.Helper()
@@ -56,10 +63,12 @@ func TestInventory(t *testing.T) {
 	s := kv.Status{Effective: kv.StatusEffective{State: kv.StateActive, PendingRestart: []string{"kv.disk.mode"}},
 		Usage: kv.StatusUsage{BudgetBytes: 8 << 30, UsedBytes: 2 << 30, ReserveBytes: 16 << 30, FilesystemAvailableBytes: 100 << 30}}
 	for i := range 60 {
-		s.Inventory = append(s.Inventory, kv.StatusEntry{StateIdentity: kv.StateID(content.Of([]byte{byte(i)})), Tokens: kv.Tokens(1000 + i), Bytes: 1 << 20, LastUsed: time.Unix(int64(i), 0)})
+		s.Inventory = append(s.Inventory, kv.StatusEntry{StateIdentity: kv.StateID(content.Of([]byte{byte(i)})), Tokens: kv.Tokens(1000 + i), Bytes: 1 << 20, LastUsed: time.Unix(int64(i), 0),
+			Sessions: []string{"l1", "gone"}})
 	}
 	html := drawn(t, s, "/ui/cache?sort=tokens&page=2&dry=1")
-	for _, want := range []string{"26–50 of 60 stored points", "kv.disk.mode", "1 stored point goes", "2 GiB of 8 GiB", ">1,034<"} {
+	for _, want := range []string{"26–50 of 60 stored points", "kv.disk.mode", "1 stored point goes", "2 GiB of 8 GiB", ">1,034<", ">port the parser</a>", ">gone</a>", "3 GiB of 64 GiB a day",
+		`<code class="badge">cache-type-k</code>`} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
 		}

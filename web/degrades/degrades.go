@@ -5,6 +5,7 @@ package degrades
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -17,6 +18,7 @@ type Source interface {
 	DegradesPage(ctx context.Context, q session.DegradeQuery) ([]session.DegradeView, int, error)
 	DegradeCounts(ctx context.Context, since int64) (session.DegradeCounts, error)
 	FindSessions(ctx context.Context, q session.SessionQuery) ([]session.SessionView, int, error)
+	Session(ctx context.Context, id string) (session.SessionView, error)
 }
 
 // Pages makes this page.
@@ -40,6 +42,7 @@ type model struct {
 	sort     layout.Sorting
 	pages    layout.Paging
 	open     []session.SessionView // with an open breaker
+	titles   map[string]string     // of the sessions in rows; one that is gone has none
 	filtered bool
 }
 
@@ -58,11 +61,30 @@ func (p *Pages) List(r *http.Request) (layout.Page, error) {
 	if m.counts, err = p.Source.DegradeCounts(r.Context(), 0); err != nil {
 		return layout.Page{}, err
 	}
+	if m.titles, err = p.titles(r.Context(), m.rows); err != nil {
+		return layout.Page{}, err
+	}
 	if m.open, err = p.breakers(r.Context(), m.now); err != nil {
 		return layout.Page{}, err
 	}
 	m.pages = layout.Paging{Here: m.here, Page: q.Page, Size: pageSize, Total: total, What: "steps down"}
 	return layout.Page{Title: "Degrades", Section: "degrades", Body: page(m)}, nil
+}
+
+// titles names the sessions of some steps down.
+func (p *Pages) titles(ctx context.Context, rows []session.DegradeView) (map[string]string, error) {
+	out := map[string]string{}
+	for _, d := range rows {
+		if _, ok := out[d.Session]; ok || d.Session == "" {
+			continue
+		}
+		v, err := p.Source.Session(ctx, d.Session)
+		if err != nil && !errors.Is(err, session.ErrUnknown) {
+			return nil, err
+		}
+		out[d.Session] = v.Title
+	}
+	return out, nil
 }
 
 // breakers lists the sessions whose breaker is not closed.

@@ -32,7 +32,7 @@ func page(m model) templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = layout.Head("Degrades", "Every time Holdfast stepped down to something safer. Nothing was lost: each request was served from your complete list, or from your own bytes.").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = layout.Head("Degrades", "Every time Holdfast stepped down to something safer. Nothing was lost: each request went out from your complete list, or byte for byte as you sent it.").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -50,7 +50,7 @@ func page(m model) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = layout.Stat("Changed your bytes", layout.Count(m.counts.Changed), "of all steps down", "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = layout.Stat("Not as you sent it", layout.Count(m.counts.Changed), "with folds or tools", "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -146,7 +146,7 @@ func page(m model) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = layout.Choice(m.here, "bytes", "Your bytes", "changed or not", []layout.Option{{Value: "1", Text: "changed only"}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = layout.Choice(m.here, "bytes", "What went out", "anything", []layout.Option{{Value: "1", Text: "not as you sent it"}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -299,12 +299,12 @@ func table(m model) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<th scope=\"col\">Gate</th><th scope=\"col\">What happened</th><th scope=\"col\">Session</th><th scope=\"col\">Served by</th><th scope=\"col\">Scope</th><th scope=\"col\">Your bytes</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<th scope=\"col\">Gate</th><th scope=\"col\">What happened</th><th scope=\"col\">Session</th><th scope=\"col\">Served by</th><th scope=\"col\">Scope</th><th scope=\"col\">What went out</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		for _, d := range m.rows {
-			templ_7745c5c3_Err = row(d, m.now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = row(d, m.now, m.titles[d.Session]).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -321,7 +321,7 @@ func table(m model) templ.Component {
 	})
 }
 
-func row(d session.DegradeView, now int64) templ.Component {
+func row(d session.DegradeView, now int64, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -421,14 +421,14 @@ func row(d session.DegradeView, now int64) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if d.Session != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<a class=\"mono\" href=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<a class=\"one-line\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templruntime.NewAttributeExpression(templ.SafeURL("/ui/sessions/" + d.Session)).ResolveURL(ctx)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `degrades/degrades.templ`, Line: 112, Col: 69}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `degrades/degrades.templ`, Line: 112, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var16)
 			if templ_7745c5c3_Err != nil {
@@ -439,9 +439,9 @@ func row(d session.DegradeView, now int64) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var17 string
-			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(short(d.Session))
+			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(layout.Or(title, short(d.Session)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `degrades/degrades.templ`, Line: 112, Col: 90}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `degrades/degrades.templ`, Line: 112, Col: 112}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
@@ -510,17 +510,17 @@ func row(d session.DegradeView, now int64) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "</td><td data-label=\"Your bytes\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "</td><td data-label=\"What went out\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if d.BytesChanged {
-			templ_7745c5c3_Err = layout.Badge("changed", layout.Bad).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = layout.Badge("folds or tools in it", layout.Info).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = layout.Badge("untouched", layout.Good).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = layout.Badge("as you sent it", layout.Good).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/a-h/templ"
 )
@@ -28,8 +29,9 @@ type Frame struct {
 	Here    Here
 }
 
-// State is the pill beside the name: what Holdfast does with traffic now.
-type State struct{ Word, Tone, Detail string }
+// State is the pill beside the name: what Holdfast does with traffic now. Short
+// is Word where there is no room.
+type State struct{ Word, Short, Tone, Detail string }
 
 // Notice is a line above every page: something the owner should know.
 type Notice struct{ Tone, Text, Link, LinkText string }
@@ -59,8 +61,18 @@ const (
 	Quiet = "quiet"
 )
 
-// Section is one entry of the navigation; Press follows g.
+// Section is one entry of the navigation; Press follows g. Text begins with the
+// one word that stays where there is no room.
 type Section struct{ ID, Text, URL, Press string }
+
+// words are the first of a section's name, and the rest.
+func (s Section) words() (first, rest string) {
+	first, rest, _ = strings.Cut(s.Text, " ")
+	if rest != "" {
+		rest = " " + rest
+	}
+	return first, rest
+}
 
 // Sections is the navigation.
 func Sections() []Section {

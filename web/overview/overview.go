@@ -62,6 +62,7 @@ type model struct {
 	clients []session.GroupTotals
 	sum     session.GroupTotals
 	points  []session.TurnPoint
+	flow    flow
 	recent  []session.SessionView
 	counts  session.DegradeCounts // of the last day
 }
@@ -94,6 +95,7 @@ func (p *Pages) read(ctx context.Context) (m model, err error) {
 	if m.points, err = p.Source.TurnPoints(ctx, "", recentTurns); err != nil {
 		return m, err
 	}
+	m.flow = newFlow(m.points)
 	if m.recent, _, err = p.Source.FindSessions(ctx, session.SessionQuery{Page: 1, Size: 6}); err != nil {
 		return m, err
 	}

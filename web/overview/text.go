@@ -28,18 +28,15 @@ func total(m map[string]int64) (sum int64) {
 	return sum
 }
 
-// highest is the longer of the two cost bars.
-func highest(m model) float64 { return max(direct(m.sum), sent(m.sum), 1e-9) }
-
 // costSays is what folding did to the bill so far.
 func costSays(m model) string {
 	switch saved := m.sum.Saved; {
 	case m.sum.Totals.Turns == 0:
 		return "no finished turn yet"
 	case saved > 0:
-		return fmt.Sprintf("≈ %s saved by folding, %s of the direct bill", layout.Money(saved), layout.Percent(layout.Share(saved, direct(m.sum))))
+		return fmt.Sprintf("folding took %s off the bill", layout.Percent(layout.Share(saved, direct(m.sum))))
 	case saved < 0:
-		return "≈ " + layout.Money(-saved) + " spent on folds that have not earned it back yet"
+		return "the folds so far have not earned back what they cost yet"
 	}
 	return "nothing is folded: both are the same, at list price"
 }
@@ -113,9 +110,37 @@ func evidenceTone(m model) string {
 	return layout.Warn
 }
 
-func groupTone(state string) string {
-	if state == "" || state == "ok" {
+// groupWord is how a group of sessions fares.
+func groupWord(state string, faults int64) string {
+	if faults > 0 && (state == "" || state == "ok") {
+		return "served, with faults"
+	}
+	return layout.Or(state, "ok")
+}
+
+func groupTone(state string, faults int64) string {
+	if faults == 0 && (state == "" || state == "ok") {
 		return layout.Good
 	}
 	return layout.Warn
 }
+
+// savedWord names what folding did to the bill.
+func savedWord(m model) string {
+	if m.sum.Saved < 0 {
+		return "Spent on folds so far"
+	}
+	return "Saved by folding"
+}
+
+func savedTone(m model) string {
+	switch {
+	case m.sum.Saved > 0:
+		return layout.Good
+	case m.sum.Saved < 0:
+		return layout.Warn
+	}
+	return layout.Quiet
+}
+
+func abs(f float64) float64 { return max(f, -f) }

@@ -35,6 +35,7 @@ type box struct {
 	Class    string
 	Name     string // block, state or sequence number
 	Says     string // the explanation on hover
+	Note     string // what stands in it where there is room
 	URL      string
 }
 
@@ -49,12 +50,12 @@ func newStrip(id string, c session.CoverageView) strip {
 		tier := min(max(v.Tier, 1), 3)
 		s.tiers = max(s.tiers, tier)
 		b := s.box(v.From, v.To, v.Block, spanSays(v))
-		b.Tier, b.Class, b.URL = tier, "fill-tier"+strconv.Itoa(tier), s.rows(v.From)
+		b.Tier, b.Class, b.URL, b.Note = tier, "fill-tier"+strconv.Itoa(tier), s.rows(v.From), v.Topic
 		s.spans = append(s.spans, b)
 	}
 	for _, v := range c.Live {
 		b := s.box(v.From, v.To, "live", liveSays(v))
-		b.Class, b.URL = "fill-live", s.rows(v.From)
+		b.Class, b.URL, b.Note = "fill-live", s.rows(v.From), layout.Short(int64(v.Tokens))+" live"
 		s.live = append(s.live, b)
 	}
 	for _, v := range c.KV {
@@ -256,11 +257,11 @@ func tickClass(reason string) string {
 
 // Heights of the strip's lanes, in pixels.
 const (
-	axisHeight = 18
-	tierHeight = 20
-	rowHeight  = 34
+	axisHeight = 20
+	tierHeight = 28
+	rowHeight  = 46
 	tickHeight = 12
-	kvHeight   = 15
+	kvHeight   = 18
 )
 
 func (s *strip) tierY(tier int) int { return axisHeight + (s.tiers-tier)*tierHeight }
@@ -269,22 +270,53 @@ func (s *strip) tickY() int         { return s.rowY() + rowHeight + 2 }
 func (s *strip) kvY() int           { return s.tickY() + tickHeight + 5 }
 func (s *strip) height() int        { return s.kvY() + kvHeight + 2 }
 
-// summary says the map in one sentence.
-func (s *strip) summary() string {
-	live, gone := int64(0), int64(0)
+// sums are the tokens the model sees, and those that blocks took out of the
+// view, with how many blocks did.
+func (s *strip) sums() (live, gone int64, blocks int) {
 	for _, v := range s.Live {
 		live += int64(v.Tokens)
 	}
-	blocks := map[string]bool{}
+	seen := map[string]bool{}
 	for _, v := range s.Spans {
 		if v.Within == "" {
 			gone += int64(v.Tokens)
-			blocks[v.Block] = true
+			seen[v.Block] = true
 		}
 	}
+	return live, gone, len(seen)
+}
+
+// saved is what the folds took off the bill so far.
+func (s *strip) savedSoFar() (sum float64) {
+	for _, b := range s.blocks() {
+		sum += b.Saved.Realised
+	}
+	return sum
+}
+
+// summary says the map in one sentence.
+func (s *strip) summary() string {
+	live, gone, blocks := s.sums()
 	out := fmt.Sprintf("%s live tokens in %s", layout.Count(live), layout.Plural(int64(len(s.Live)), "run", "runs"))
-	if len(blocks) > 0 {
-		out += fmt.Sprintf("; %s folded away by %s", layout.Count(gone), layout.Plural(int64(len(blocks)), "block", "blocks"))
+	if blocks > 0 {
+		out += fmt.Sprintf("; %s folded away by %s", layout.Count(gone), layout.Plural(int64(blocks), "block", "blocks"))
 	}
 	return out + "."
+}
+
+func savedWord(saved float64) string {
+	if saved < 0 {
+		return "Spent on folds so far"
+	}
+	return "Saved so far"
+}
+
+func savedTone(saved float64) string {
+	switch {
+	case saved > 0:
+		return layout.Good
+	case saved < 0:
+		return layout.Warn
+	}
+	return layout.Quiet
 }

@@ -365,7 +365,7 @@ func turnPage(v *turnView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = layout.Badge(v.turn.Change.Cause, byTone(v.turn.Change.By)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = layout.Badge(v.turn.Change.Cause, causeTone(v.turn.Change)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -126,3 +126,12 @@ func byTone(by string) string {
 	}
 	return layout.Quiet
 }
+
+// causeTone colours a change: a cache marker that moved on is what every turn
+// of some clients looks like, and costs nothing.
+func causeTone(c *session.FirstChange) string {
+	if c.Cause == session.ChangeMarker {
+		return layout.Quiet
+	}
+	return byTone(c.By)
+}
