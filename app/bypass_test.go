@@ -48,7 +48,7 @@ func TestBypassAsks(t *testing.T) {
 				return w.Result(), nil
 			}}
 			var out bytes.Buffer
-			cli := &cli{stdio: stdio{in: strings.NewReader("y\n"), out: &out, err: io.Discard}}
+			cli := &cli{stdio: stdio{in: strings.NewReader("y\n"), out: io.Discard, err: &out}}
 			if c.terminal { // a character device is one
 				null, err := os.Open(os.DevNull)
 				if err != nil {
