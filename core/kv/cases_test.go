@@ -142,10 +142,10 @@ func caseHardLimit(t *testing.T) {
 }
 
 func caseStable(t *testing.T) {
-	if n, _ := SpillEnd(Dense, nil, 1000, false); n != 960 {
+	if n, _ := SpillEnd(Dense, nil, 1000, false, 0); n != 960 {
 		t.Errorf("dense: %d", n)
 	}
-	if n, keep := SpillEnd(Hybrid, []Boundary{boundaryAt(184, 1), boundaryAt(990, 1), boundaryAt(1400, 1)}, 1000, true); n != 990 || len(keep) != 2 {
+	if n, keep := SpillEnd(Hybrid, []Boundary{boundaryAt(184, 1), boundaryAt(990, 1), boundaryAt(1400, 1)}, 1000, true, 1); n != 990 || len(keep) != 2 {
 		t.Errorf("hybrid: %d, %d parts", n, len(keep))
 	}
 }
@@ -504,7 +504,7 @@ func caseWhichBoundaries(t *testing.T) {
 	for _, p := range []int{184, 500, 600, 700, 800, 990, 1010} {
 		parts = append(parts, boundaryAt(p, 1))
 	}
-	n, keep := SpillEnd(Window, parts, 1000, false)
+	n, keep := SpillEnd(Window, parts, 1000, false, BoundaryRoom(1<<30))
 	if n != 990 || len(keep) != MaxBoundaries || keep[0].Position != 184 || keep[3].Position != 990 {
 		t.Errorf("%d, %+v", n, keep)
 	}
@@ -647,7 +647,7 @@ func caseShortTurns(t *testing.T) {
 	spills, spilled := 0, Tokens(0)
 	for held := Tokens(2000); held <= 3000; held += 50 {
 		if (SpillRule{}).Due(Branch{Held: held, Spilled: spilled}).Spill {
-			n, _ := SpillEnd(Dense, nil, held, false)
+			n, _ := SpillEnd(Dense, nil, held, false, 0)
 			spills, spilled = spills+1, Tokens(n)
 		}
 	}

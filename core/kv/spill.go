@@ -1,6 +1,9 @@
 package kv
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // PackCost is what a pack file has beside its pieces, in bytes: once, and for
 // each piece. The store knows it.
@@ -63,8 +66,9 @@ func PlanSpill(m *Manifest, before Tokens, stored func(BlockID) bool, cost PackC
 // stable is the length that the next turn is expected to reuse: behind it stands
 // what the next prompt will not repeat. Rows are cut at the last whole block
 // before it, or with tail at it; a state that cannot be cut ends at its last part
-// before it. 0 means there is nothing to store.
-func SpillEnd(memory Memory, parts []Boundary, stable Tokens, tail bool) (n int, keep []Boundary) {
+// before it. 0 means there is nothing to store. Room is what parts before that
+// end may take, as BoundaryRoom gives it.
+func SpillEnd(memory Memory, parts []Boundary, stable Tokens, tail bool, room Bytes) (n int, keep []Boundary) {
 	if memory.Cuttable() {
 		n = int(stable)
 		if !tail {
@@ -72,23 +76,51 @@ func SpillEnd(memory Memory, parts []Boundary, stable Tokens, tail bool) (n int,
 		}
 	}
 	for _, b := range parts {
-		if b.Position > stable {
-			break
-		}
-		if !b.Appendix {
+		if !b.Appendix && b.Position <= stable {
 			keep = append(keep, b)
-			n = int(b.Position)
 		}
 	}
-	if len(keep) > MaxBoundaries { // the latest, and the lowest: it is the one other sessions share
-		keep = append(keep[:1:1], keep[len(keep)-MaxBoundaries+1:]...)
+	slices.SortStableFunc(keep, func(a, b Boundary) int { return int(a.Position) - int(b.Position) })
+	keep = slices.CompactFunc(keep, func(a, b Boundary) bool { return a.Position == b.Position })
+	if len(keep) > 0 && !memory.Cuttable() {
+		n = int(keep[len(keep)-1].Position)
 	}
+	var beside []Boundary
 	for _, b := range parts {
-		if b.Appendix && int(b.Position) == n && len(keep) < MaxBoundaries {
-			keep = append(keep, b)
+		if b.Appendix && int(b.Position) == n && len(beside) == 0 {
+			beside = append(beside, b)
 		}
 	}
-	return n, keep
+	return n, append(fewer(keep, MaxBoundaries-len(beside), room), beside...)
+}
+
+// boundaryShare is the part of the budget that the parts before the end of one
+// branch may take: each is a whole state of its kind, opaque, and shared with
+// nobody who did not come by the same position.
+const boundaryShare = 16
+
+// BoundaryRoom is how many bytes of a budget one branch's parts may take, beside
+// the one it ends at, without which nothing could be restored.
+func BoundaryRoom(budget Bytes) Bytes { return budget / boundaryShare }
+
+// fewer picks at most n of the parts, in order: the last; the lowest, which is
+// the one other sessions share; then the latest that fit in the room.
+func fewer(parts []Boundary, n int, room Bytes) (keep []Boundary) {
+	if len(parts) == 0 {
+		return nil
+	}
+	rest := slices.Clone(parts[:len(parts)-1])
+	if len(rest) > 0 { // the lowest comes first, then backwards
+		slices.Reverse(rest[1:])
+	}
+	keep = append(keep, parts[len(parts)-1])
+	for _, b := range rest {
+		if len(keep) < n && b.Size <= room {
+			keep, room = append(keep, b), room-b.Size
+		}
+	}
+	slices.SortFunc(keep, func(a, b Boundary) int { return int(a.Position) - int(b.Position) })
+	return keep
 }
 
 // Branch is what is known of a conversation's branch when a spill is considered.

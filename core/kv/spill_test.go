@@ -52,7 +52,7 @@ func TestAmplification(t *testing.T) {
 			if !due.Spill {
 				continue
 			}
-			n, _ := SpillEnd(Dense, nil, held, due.Tail)
+			n, _ := SpillEnd(Dense, nil, held, due.Tail, 0)
 			serial++
 			m := saved(Dense, tokens[:n], serial)
 			p := w.spill(t, m, spilled)
@@ -114,18 +114,23 @@ func TestSpillEnd(t *testing.T) {
 		parts  []Boundary
 		stable Tokens
 		tail   bool
+		room   Bytes
 		n      int
 		keep   []int
 	}{
-		"dense":                    {Dense, nil, 719, false, 704, nil},
-		"dense with its tail":      {Dense, nil, 719, true, 719, nil},
-		"dense with its draft":     {Dense, []Boundary{draft}, 855, true, 855, []int{855}},
-		"dense, the draft is past": {Dense, []Boundary{draft}, 719, true, 719, nil},
-		"at the last part":         {Hybrid, parts, 855, false, 855, []int{184, 846, 850, 855}},
-		"past a thinking turn":     {Hybrid, parts, 720, true, 719, []int{184, 696, 719}},
-		"before every part":        {Recurrent, parts, 100, true, 0, nil},
+		"dense":                    {Dense, nil, 719, false, 9, 704, nil},
+		"dense with its tail":      {Dense, nil, 719, true, 9, 719, nil},
+		"dense with its draft":     {Dense, []Boundary{draft}, 855, true, 9, 855, []int{855}},
+		"dense, the draft is past": {Dense, []Boundary{draft}, 719, true, 9, 719, nil},
+		"at the last part":         {Hybrid, parts, 855, false, 9, 855, []int{184, 846, 850, 855}},
+		"past a thinking turn":     {Hybrid, parts, 720, true, 9, 719, []int{184, 696, 719}},
+		"with its draft as well":   {Hybrid, append(slices.Clone(parts), draft), 855, true, 9, 855, []int{184, 850, 855, 855}},
+		"in any order":             {Hybrid, []Boundary{parts[2], parts[0], parts[2], parts[1]}, 800, true, 9, 719, []int{184, 696, 719}},
+		"no room for two":          {Hybrid, parts, 855, false, 1, 855, []int{184, 855}},
+		"room for the end only":    {Hybrid, parts, 855, false, 0, 855, []int{855}},
+		"before every part":        {Recurrent, parts, 100, true, 9, 0, nil},
 	} {
-		n, keep := SpillEnd(c.memory, c.parts, c.stable, c.tail)
+		n, keep := SpillEnd(c.memory, c.parts, c.stable, c.tail, c.room)
 		if n != c.n || !slices.Equal(positions(keep), c.keep) {
 			t.Errorf("%s: %d, %v", name, n, positions(keep))
 		}

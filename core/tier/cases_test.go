@@ -71,6 +71,49 @@ func TestCases(t *testing.T) {
 			t.Errorf("%d became %d", before, after)
 		}
 	})
+	t.Run("KV5 what is used is known without a count", func(t *testing.T) {
+		l, d := onDiskOf(t, 1<<40, roomy())
+		for c := range 30 {
+			_, err := l.spill(0, talk(c, 320))
+			must(t, err)
+			l.exact()
+		}
+		if d.rescans != 0 {
+			t.Errorf("the files were counted %d times in 30 spills that have room", d.rescans)
+		}
+		l, d = onDiskOf(t, 1<<40, tight())
+		for c := range 30 {
+			_, err := l.spill(0, talk(c, 320))
+			must(t, err)
+		}
+		if n := int(l.Status().Activity.Evictions); n == 0 || d.rescans > n { // once before each, never for each block
+			t.Errorf("the files were counted %d times for %d evictions", d.rescans, n)
+		}
+	})
+	t.Run("KV33 what is stored once more keeps what it shares", func(t *testing.T) {
+		l := newLab(t, setup{})
+		_, err := l.spill(0, talk(1, 640))
+		must(t, err)
+		first := newest(l)
+		data, err := l.store.Manifest(content.ID(first))
+		must(t, err)
+		must(t, l.store.PutManifest(content.ID(first), data)) // the same under the same key
+		for range 3 {                                         // the same tokens, then with what follows them
+			_, err := l.spill(0, talk(1, 640), withTail)
+			if err != nil && !errors.Is(err, &Refusal{Reason: ReasonStored}) {
+				t.Fatal(err)
+			}
+		}
+		l.exact()
+		_, err = l.spill(0, append(talk(1, 640), talk(2, 320)...))
+		must(t, err)
+		h, err := l.restore(append(talk(1, 640), talk(2, 400)...))
+		must(t, err)
+		if s := l.Status(); h.Tokens != 960 || s.Usage.Manifests != 1 || s.Usage.UniqueSegments != 15 {
+			t.Errorf("restored %d; %+v", h.Tokens, s.Usage)
+		}
+		l.exact()
+	})
 	t.Run("KV38 descriptions go with their entries", func(t *testing.T) {
 		l := newLab(t, setup{})
 		for c := 1; c <= 20; c++ {
@@ -176,9 +219,9 @@ func TestExtent(t *testing.T) {
 	dense := &slotfile.File{Layout: kv.Layout{Memory: kv.Dense}, Tokens: talk(1, 1000)}
 	hybrid := &slotfile.File{Layout: kv.Layout{Memory: kv.Hybrid}, Tokens: talk(1, 1000)}
 	for _, at := range []kv.Tokens{100, 200, 300, 400, 500, 600} {
-		hybrid.Parts = append(hybrid.Parts, kv.Boundary{Position: at})
+		hybrid.Parts = append(hybrid.Parts, kv.Boundary{Position: at, Size: 10})
 	}
-	hybrid.Parts = append(hybrid.Parts, kv.Boundary{Position: 1000}, kv.Boundary{Position: 1000, Appendix: true})
+	hybrid.Parts = append(hybrid.Parts, kv.Boundary{Position: 1000, Size: 10}, kv.Boundary{Position: 1000, Size: 10, Appendix: true})
 	for _, c := range []struct {
 		name   string
 		f      *slotfile.File
@@ -192,12 +235,12 @@ func TestExtent(t *testing.T) {
 		{"up to the stable boundary", dense, talk(1, 700), false, 640, nil},
 		{"as far as the slot agrees", dense, append(talk(1, 500), talk(2, 500)...), false, 448, nil},
 		{"another conversation", dense, talk(3, 900), false, 0, nil},
-		{"K31 at a boundary only", hybrid, talk(1, 550), true, 500, []kv.Tokens{200, 300, 400, 500}},
-		{"K26 at most four", hybrid, talk(1, 1000), false, 1000, []kv.Tokens{500, 600, 1000, 1000}},
+		{"K31 at a boundary only", hybrid, talk(1, 550), true, 500, []kv.Tokens{100, 300, 400, 500}},
+		{"K26 at most four", hybrid, talk(1, 1000), false, 1000, []kv.Tokens{100, 600, 1000, 1000}},
 		{"no boundary so early", hybrid, talk(1, 90), false, 0, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n, keep := extent(c.f, c.stable, c.tail)
+			n, keep := extent(c.f, c.stable, c.tail, kib)
 			var at []kv.Tokens
 			for _, b := range keep {
 				at = append(at, b.Position)
@@ -206,6 +249,12 @@ func TestExtent(t *testing.T) {
 				t.Errorf("%d tokens with %v, want %d with %v", n, at, c.want, c.keep)
 			}
 		})
+	}
+	if _, keep := extent(hybrid, talk(1, 1000), false, 15); len(keep) != 3 || keep[0].Position != 100 || keep[1].Position != 1000 {
+		t.Errorf("with room for one more than the end: %v", keep)
+	}
+	if l := newLab(t, setup{}); l.boundaryRoom() != roomy().Budget/16 {
+		t.Errorf("boundaries of a branch may take %d of %d", l.boundaryRoom(), roomy().Budget)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestDamageWhileOpen(t *testing.T) {
 		if !errors.As(err, &miss) || miss.Reason != kv.MissCorrupt {
 			t.Fatalf("got %v", err)
 		}
-		t.Run("KV5 W5 what shares the block goes with it", func(t *testing.T) {
+		t.Run("KV33 W5 what shares the block goes with it", func(t *testing.T) {
 			if h := l.lookup(append(shared[:640:640], talk(3, 400)...)); h.Found() {
 				t.Errorf("a state with a damaged block is still found: %d tokens", h.Tokens)
 			}
@@ -242,7 +242,7 @@ func TestForeignManifests(t *testing.T) {
 			l.exact()
 		})
 	}
-	t.Run("KV41 a block that is missing", func(t *testing.T) {
+	t.Run("KV33 a block that is missing is counted", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "kv")
 		must(t, os.CopyFS(dir, os.DirFS(tpl.dir)))
 		must(t, os.Remove(files(t, dir, "packs")[0]))

@@ -379,33 +379,21 @@ func (m *Manager) parse(f *os.File, tokens int, size int64, closing bool) (*slot
 	return file, err
 }
 
-// extent is how much of a file is stored: up to what the caller calls stable
-// where the file agrees, at whole blocks unless the tail is wanted, and for a
-// state that cannot be cut at the last of its boundaries before that. keep are
-// the boundaries that go along, the latest ones.
-func extent(f *slotfile.File, stable []kv.Token, tail bool) (n int, keep []kv.Boundary) {
+// extent is how much of a file is stored, and with which boundaries: up to what
+// the caller calls stable where the file agrees, as kv.SpillEnd has it.
+func extent(f *slotfile.File, stable []kv.Token, tail bool, room kv.Bytes) (n int, keep []kv.Boundary) {
 	limit := 0
 	for limit < min(len(f.Tokens), len(stable)) && f.Tokens[limit] == stable[limit] {
 		limit++
 	}
-	n = limit
-	if f.Layout.Memory.Cuttable() && !tail {
-		n -= n % kv.BlockTokens
-	}
-	if !f.Layout.Memory.Cuttable() {
-		n = 0
-		for _, p := range f.Parts {
-			if at := int(p.Position); !p.Appendix && at <= limit {
-				n = max(n, at)
-			}
-		}
-	}
-	for _, p := range f.Parts {
-		if int(p.Position) <= n && (!p.Appendix || n == len(f.Tokens)) {
-			keep = append(keep, p)
-		}
-	}
-	return n, keep[max(0, len(keep)-kv.MaxBoundaries):]
+	return kv.SpillEnd(f.Layout.Memory, f.Parts, kv.Tokens(limit), tail, room)
+}
+
+// boundaryRoom is what boundaries of one branch may take.
+func (m *Manager) boundaryRoom() kv.Bytes {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return kv.BoundaryRoom(m.budget)
 }
 
 // commit writes what is missing of a state, then its manifest.
@@ -416,7 +404,7 @@ func extent(f *slotfile.File, stable []kv.Token, tail bool) (n int, keep []kv.Bo
 // before it leaves bytes that nobody names, which are swept at once or at the
 // next start; after it, an entry that is whole.
 func (m *Manager) commit(ctx context.Context, j *job, f *slotfile.File) (out Spilled, err error) {
-	n, keep := extent(f, j.Tokens, j.Tail)
+	n, keep := extent(f, j.Tokens, j.Tail, m.boundaryRoom())
 	if n < 1 {
 		return out, declined(ReasonShort, "the slot holds nothing of this conversation that can be kept")
 	}
@@ -453,10 +441,13 @@ func (m *Manager) expected(j *job, f *slotfile.File, n int, keep []kv.Boundary, 
 		Boundaries: keep, Session: j.Session, Branch: j.Branch}
 	rows := max(0, n-before/kv.BlockTokens*kv.BlockTokens)
 	payload := kv.Bytes(rows) * f.Layout.RowBytes()
+	count := (rows + kv.BlockTokens - 1) / kv.BlockTokens
 	for _, b := range keep {
-		payload += b.Size
+		if int(b.Position) > before { // what is restorable now has the others
+			payload += b.Size
+			count++
+		}
 	}
-	count := (rows+kv.BlockTokens-1)/kv.BlockTokens + len(keep)
 	return m.cost.Fixed + man.EncodedBytes(), payload + kv.Bytes(count)*m.cost.Piece
 }
 

@@ -184,6 +184,7 @@ func (f *File) region(kind kv.RegionKind, from, to int64) {
 }
 
 func (f *File) addPart(b kv.Boundary, at span) {
+	b.Size = kv.Bytes(at.size)
 	f.Parts = append(f.Parts, b)
 	f.at = append(f.at, at)
 }
