@@ -82,10 +82,12 @@ func (f *Findings) put(key string, a Ability) error {
 	return os.Rename(f.file+".new", f.file)
 }
 
-// The probe's prompt, its extension and where it goes back to, in tokens.
+// The probe's prompt, its extension and where it goes back to, in tokens: far, and
+// so near that an engine with a sliding window believes to have all rows.
 const (
 	probeTokens   = 600
 	probeBack     = 500
+	probeNear     = probeTokens - 12
 	probeFurther  = 24
 	probeReply    = 8
 	probeIdentify = 64
@@ -288,10 +290,7 @@ func typeName(t int32) string {
 // run is the trial: save, restore and go on; restore and go back. Both must
 // answer as the engine does without a restore.
 func (p *probe) run(ctx context.Context) (a Ability, err error) {
-	prompt := p.tokens[:probeTokens]
-	further := p.tokens[:probeTokens+probeFurther]
-	other := append(append([]kv.Token{}, p.tokens[:probeBack]...), p.tokens[probeTokens+probeFurther:probeTokens+2*probeFurther]...)
-	path, f, err := p.save(ctx, prompt)
+	path, f, err := p.save(ctx, p.tokens[:probeTokens])
 	if refusedFormat(err) {
 		return Ability{Verdict: Unusable, Why: err.Error()}, nil
 	}
@@ -303,40 +302,72 @@ func (p *probe) run(ctx context.Context) (a Ability, err error) {
 	if a.Warning, err = p.neighbours(ctx, a.Streams); err != nil {
 		return a, err
 	}
-	wantOn, err := p.client.Complete(ctx, p.slot, further, probeReply)
-	if err != nil {
-		return a, err
+	if why, err := p.onward(ctx, path); why != "" || err != nil {
+		return unusable(a, why), err
 	}
-	gotOn, err := p.restored(ctx, path, further)
-	if err != nil {
-		return a, err
-	}
-	switch {
-	case gotOn.Timings.Cached < probeTokens-1:
-		return unusable(a, fmt.Sprintf("after a restore of %d tokens it reused %d", probeTokens, gotOn.Timings.Cached)), nil
-	case gotOn.Content != wantOn.Content:
-		return unusable(a, "a restored state goes on differently"), nil
-	}
-	back, err := p.restored(ctx, path, other)
-	if err != nil {
-		return a, err
-	}
-	if err := p.client.Erase(ctx, p.slot); err != nil {
-		return a, err
-	}
-	want, err := p.client.Complete(ctx, p.slot, other, probeReply)
+	back, want, err := p.backward(ctx, path)
 	if err != nil {
 		return a, err
 	}
 	switch {
 	case back.Content != want.Content && back.Timings.Cached > 0:
-		return unusable(a, "going back inside a restored state answers differently; start the engine without --swa-full"), nil
+		return unusable(a, wrongBack), nil
 	case back.Timings.Cached < kv.BlockTokens:
 		a.Verdict, a.Why = ExactExtension, "going back inside a restored state reuses nothing"
 	default:
 		a.Verdict = Proven
 	}
 	return a, nil
+}
+
+// wrongBack is why an engine is of no use that reuses rows it does not have.
+const wrongBack = "going back inside a restored state answers differently; start the engine without --swa-full"
+
+// onward goes on from the slot as it is and from the restored state, and a few
+// tokens back from both: why is where that differs. Both rewind to the same token
+// and compute the rest in the same batches, so that rounding is no difference.
+func (p *probe) onward(ctx context.Context, path string) (why string, err error) {
+	further := p.tokens[:probeTokens+probeFurther]
+	near := p.other(probeNear)
+	var want, got [2]engine.Completion
+	for i, prompt := range [][]kv.Token{further, near} {
+		if want[i], err = p.client.Complete(ctx, p.slot, prompt, probeReply); err != nil {
+			return "", err
+		}
+	}
+	for i, prompt := range [][]kv.Token{further, near} {
+		if got[i], err = p.restored(ctx, path, prompt); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case got[0].Timings.Cached < probeTokens-1:
+		return fmt.Sprintf("after a restore of %d tokens it reused %d", probeTokens, got[0].Timings.Cached), nil
+	case got[0].Content != want[0].Content:
+		return "a restored state goes on differently", nil
+	case got[1].Content != want[1].Content && got[1].Timings.Cached == want[1].Timings.Cached:
+		return wrongBack, nil
+	}
+	return "", nil
+}
+
+// backward goes far back from the restored state, and computes the same prompt
+// from nothing.
+func (p *probe) backward(ctx context.Context, path string) (back, want engine.Completion, err error) {
+	other := p.other(probeBack)
+	if back, err = p.restored(ctx, path, other); err != nil {
+		return back, want, err
+	}
+	if err := p.client.Erase(ctx, p.slot); err != nil {
+		return back, want, err
+	}
+	want, err = p.client.Complete(ctx, p.slot, other, probeReply)
+	return back, want, err
+}
+
+// other is the probe's prompt up to a token, and something else from there.
+func (p *probe) other(at int) []kv.Token {
+	return append(append([]kv.Token{}, p.tokens[:at]...), p.tokens[probeTokens+probeFurther:probeTokens+2*probeFurther]...)
 }
 
 // neighbours finds out whether a request in another slot empties this one, as

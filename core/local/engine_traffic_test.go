@@ -224,9 +224,23 @@ func (h *house) detach() {
 // slots and a RAM cache, with which every request empties the other slots. The
 // probe finds out and says what to change.
 func TestEngineUnified(t *testing.T) {
+	x, end := unmanaged(t, "tiny", "-np", "2", "-kvu")
+	defer end()
+	x.identified()
+	c, ok := x.driver.Condition()
+	if !ok || c.Streams != 1 || !strings.Contains(c.Warning, "-no-kvu") {
+		t.Errorf("%+v", c)
+	}
+	x.detach()
+}
+
+// unmanaged is a house on an engine somebody started with flags of their own.
+func unmanaged(t *testing.T, model string, flags ...string) (x *house, end func()) {
+	t.Helper()
 	dir := t.TempDir()
-	s := settings(t, "tiny")
-	cmd := exec.Command(s.Command, "-m", s.Model, "--host", "127.0.0.1", "--port", "0", "--no-ui", "-np", "2", "-kvu", "-c", "4096", "-t", "1", "--slot-save-path", dir)
+	s := settings(t, model)
+	args := append([]string{"-m", s.Model, "--host", "127.0.0.1", "--port", "0", "--no-ui", "-c", "4096", "-t", "1", "--slot-save-path", dir}, flags...)
+	cmd := exec.Command(s.Command, args...)
 	cmd.Env = append(os.Environ(), "GGML_NO_BACKTRACE=1")
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -235,23 +249,47 @@ func TestEngineUnified(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
 	at := ""
 	for lines := bufio.NewScanner(out); at == "" && lines.Scan(); {
 		_, at, _ = strings.Cut(lines.Text(), "listening on ")
 	}
 	go io.Copy(io.Discard, out)
-	x := furnish(t, home{t.TempDir()})
+	x = furnish(t, home{t.TempDir()})
 	client := engine.NewClient(at, "")
 	x.hand = dir
-	x.driver = New(Options{Route: "local", Host: standing{client}, Tier: x.tier, Handover: dir, Weights: engine.OpenWeights(dir + "/w"),
-		Findings: OpenFindings(dir + "/f"), Log: x.log})
+	x.driver = New(Options{Route: "local", Host: standing{client}, Tier: x.tier, Handover: dir, Weights: engine.OpenWeights(x.home.dir + "/w"),
+		Findings: OpenFindings(x.home.dir + "/f"), Log: x.log})
+	return x, func() {
+		client.Close()
+		cmd.Process.Kill()
+		cmd.Wait() // killed: the error says so
+	}
+}
+
+// TestEngineUnsupported meets an engine that keeps all rows of a sliding window,
+// of which its files have the last ones only: gone back a little, a restored state
+// answers wrongly and says nothing. It is tried out once and declined with the
+// reason, goes on answering, and nothing is written or read for it.
+func TestEngineUnsupported(t *testing.T) {
+	first, second := turns(300)
+	x, end := unmanaged(t, "window", "-np", "1", "--swa-full")
+	defer end()
 	x.identified()
-	c, ok := x.driver.Condition()
-	if !ok || c.Streams != 1 || !strings.Contains(c.Warning, "-no-kvu") {
-		t.Errorf("%+v", c)
+	got, _ := x.driver.Condition()
+	if got.Verdict != Unusable || got.Closed != kv.MissLayout || !strings.Contains(got.Why, "--swa-full") {
+		t.Errorf("%+v", got)
+	}
+	for _, talk := range [][]map[string]any{first, second} {
+		if r := x.chat(4, talk...); r.receipt.RestReason != string(kv.MissLayout) || r.text() == "" {
+			t.Errorf("%+v %q", r.receipt, r.text())
+		}
 	}
 	x.detach()
-	client.Close()
+	if a := x.tier.Status().Activity; a.Writes != 0 || a.BytesRead != 0 || a.LastError != "" {
+		t.Errorf("%+v", a)
+	}
+	known, err := os.ReadFile(x.home.dir + "/f")
+	if err != nil || strings.Count(string(known), string(Unusable)) != 1 {
+		t.Errorf("what was found out is not remembered once: %v %s", err, known)
+	}
 }
