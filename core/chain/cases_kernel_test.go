@@ -454,6 +454,35 @@ func TestP48_P73_P76_P79_MemoryIsCapped(t *testing.T) {
 	}
 }
 
+// At rest the caches shrink, and whoever comes back is answered as before: from
+// the ledger. The session used last stays in memory.
+func TestRest(t *testing.T) {
+	const limit = 64 << 10
+	g := newRig(t, config.On)
+	g.options = func(o *chain.Options) { o.Memory = limit }
+	g.restart()
+	var talks []*convo
+	for i := range 10 {
+		k := g.convo(fmt.Sprint("rest", i))
+		for range 3 {
+			k.say()
+		}
+		talks = append(talks, k)
+	}
+	before := g.chain.Status().MemoryBytes
+	g.chain.Rest()
+	if n := g.chain.Status().MemoryBytes; before <= limit/4 || n > limit/4 || n == 0 {
+		t.Errorf("%d bytes cached before, %d at rest", before, n)
+	}
+	g.chain.Rest()
+	for _, k := range talks {
+		k.say()
+	}
+	if len(g.degraded) > 0 {
+		t.Errorf("%+v", g.degraded)
+	}
+}
+
 // What a call used is the upstream's word, once per call, whatever was sent
 // again or by whom.
 func TestP65_P67_UsageIsTheUpstreamsWord(t *testing.T) {

@@ -210,7 +210,20 @@ func (m *memory) release(w *world) {
 	if w.uses == 0 && len(w.branches)+len(w.faults) == 0 { // nothing came of it: the ledger failed, or the list forked
 		m.drop(w)
 	}
-	m.shrink()
+	m.shrink(m.cap)
+}
+
+// Rest gives back what only a burst needs: the caches shrink to a quarter, the
+// coldest first. The session used last stays, however long it is: somebody is
+// reading its reply. Whatever was dropped is read again with its next turn.
+func (c *Chain) Rest() {
+	m := c.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last := m.order.Front(); last != nil {
+		m.shrink(max(m.cap/4, last.Value.(*world).size))
+	}
+	m.keys.rest()
 }
 
 func (m *memory) drop(w *world) {
@@ -258,9 +271,9 @@ func (m *memory) grew(w *world) {
 	w.size = size
 }
 
-// shrink drops the coldest idle worlds until the cap holds.
-func (m *memory) shrink() {
-	for at := m.order.Back(); at != nil && m.used > m.cap; {
+// shrink drops the coldest idle worlds until a limit in bytes holds.
+func (m *memory) shrink(limit int64) {
+	for at := m.order.Back(); at != nil && m.used > limit; {
 		w := at.Value.(*world)
 		prev := at.Prev()
 		if w.uses == 0 {
@@ -345,6 +358,13 @@ func (k *keyCache) insert(id, v content.ID) {
 		k.old, k.young = k.young, make(map[content.ID]content.ID)
 	}
 	k.young[id] = v
+}
+
+// rest forgets the older half.
+func (k *keyCache) rest() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.old = nil
 }
 
 // has and put remember values that were checked and need no key.
