@@ -37,8 +37,7 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 	e := &engine{settings: s, hub: api.NewHub(), started: time.Now()}
 	db, err := ledger.Open(ctx, p.ledgerFile(), ledger.Options{Budget: s.Current().Ledger.Budget.Bytes()})
 	if err != nil {
-		return nil, &Fault{Code: exitFailed, What: "the ledger cannot be opened", Err: err,
-			Hint: "holdfast doctor says what is wrong with " + p.ledgerFile()}
+		return nil, ledgerFault(p, err)
 	}
 	if err := closeLedger(p); err != nil {
 		return nil, errors.Join(&Fault{Code: exitFailed, What: "the ledger cannot be closed to other users", Err: err,
@@ -64,6 +63,20 @@ func openEngine(ctx context.Context, p Paths, s *Settings, log *Log, instance st
 		Health: func() api.Health { return api.Health{OK: true, Version: version(), Instance: instance} },
 	})
 	return e, nil
+}
+
+// ledgerFault is the fault of a ledger that does not open. The ledger itself
+// knows what helps, except that a file that is damaged as a whole can only go.
+func ledgerFault(p Paths, err error) *Fault {
+	f := &Fault{Code: exitFailed, What: "the ledger cannot be opened", Err: err, Hint: "look at " + p.ledgerFile()}
+	var e *ledger.Error
+	if errors.As(err, &e) {
+		f.Err, f.Hint = e.Err, e.Hint
+	}
+	if errors.Is(err, ledger.ErrCorrupt) {
+		f.Hint = "move " + p.ledgerFile() + " away, with the -wal and -shm files beside it; sessions start anew"
+	}
+	return f
 }
 
 // Close waits for the work behind finished replies and closes the ledger.
@@ -127,6 +140,7 @@ func (r *rest) check(seen int64, then func()) {
 }
 
 func (e *engine) rest(ctx context.Context, log *slog.Logger) {
+	e.chain.Rest()
 	if err := e.ledger.Rest(ctx); err != nil && ctx.Err() == nil {
 		log.Warn("the ledger's caches could not be emptied", "error", err)
 	}
