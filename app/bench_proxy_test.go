@@ -96,10 +96,12 @@ func TestBenchProxy(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	idle := rss(t, b.h)
 	b.report("idle resident memory, headless", idle, 40, "MB", "")
-	b.latency("2 KB turn that appends", 4, 400, 40, 1200, 0.35, 1.5)
-	b.latency("1 MB turn of 800 elements growing by two", 800, 1200, 40, 240, 3, 8)
+	b.latency("2 KB turn that appends", leg{name: "2", url: b.holdfast, elems: 4, text: 400, turns: 40, n: 1200}, 0.35, 1.5)
+	b.latency("1 MB turn of 800 elements growing by two", leg{name: "1", url: b.holdfast, elems: 800, text: 1200, turns: 40, n: 240}, 3, 8)
 	b.commits()
 	b.firstToken()
+	b.withFolds()
+	b.foldCommits()
 	b.manySessions()
 	b.ledgerSize()
 	b.print()
@@ -130,6 +132,11 @@ const benchReply = `{"id":"msg_1","type":"message","role":"assistant","model":"c
 // the first without delay.
 func benchUpstream(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	if call := foldCall(body); call != "" {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, call)
+		return
+	}
 	if !bytes.Contains(body, []byte(`"stream":true`)) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, benchReply)
@@ -200,15 +207,28 @@ func (b *bench) post(url, id string, body []byte) (first, total float64) {
 // bookkeeping behind a reply must not fall into the next measurement.
 const think = 3 * time.Millisecond
 
+// leg is one way of measuring added latency: conversations of so many elements
+// of so much text, n turns in all, a new conversation every so many.
+type leg struct {
+	name, url             string
+	elems, text, turns, n int
+	stream                bool
+	// begin is what is said in a conversation before it is measured; nil for
+	// its elements alone.
+	begin func(c *conversation)
+}
+
 // pairs plays turns through both proxies, swapping who goes first, and returns
-// sorted times. Sessions start anew every so many turns; first sights are not
-// counted.
-func (b *bench) pairs(name string, elems, text, turns, n int, stream bool) (bare, holdfast []float64) {
+// sorted times. First sights are not counted.
+func (b *bench) pairs(l leg) (bare, holdfast []float64) {
 	var c *conversation
-	for i := range n {
-		if i%turns == 0 {
-			c = newConversation(fmt.Sprintf("%s-%d", name, i), elems, text, stream)
-			b.post(b.holdfast, c.id, c.body())
+	for i := range l.n {
+		if i%l.turns == 0 {
+			c = newConversation(fmt.Sprintf("%s-%d", l.name, i), l.elems, l.text, l.stream)
+			b.post(l.url, c.id, c.body())
+			if l.begin != nil {
+				l.begin(c)
+			}
 			b.post(b.bare, c.id, c.body())
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -220,10 +240,10 @@ func (b *bench) pairs(name string, elems, text, turns, n int, stream bool) (bare
 			viaHoldfast := (i+k)%2 == 0
 			url := b.bare
 			if viaHoldfast {
-				url = b.holdfast
+				url = l.url
 			}
 			first, total := b.post(url, c.id, body)
-			if stream {
+			if l.stream {
 				total = first
 			}
 			if viaHoldfast {
@@ -242,49 +262,45 @@ func at(sorted []float64, p float64) float64 {
 	return sorted[min(len(sorted)-1, int(float64(len(sorted))*p))]
 }
 
-func (b *bench) latency(what string, elems, text, turns, n int, bar50, bar99 float64) {
-	bare, holdfast := b.pairs(strings.Fields(what)[0], elems, text, turns, n, false)
+func (b *bench) latency(what string, l leg, bar50, bar99 float64) {
+	bare, holdfast := b.pairs(l)
 	for _, q := range []struct {
 		name string
 		p    float64
 		bar  float64
 	}{{"p50", 0.5, bar50}, {"p99", 0.99, bar99}} {
 		x, y := at(bare, q.p), at(holdfast, q.p)
-		b.report("added latency, "+what+", "+q.name, y-x, q.bar, "ms", fmt.Sprintf("bare %.2f, Holdfast %.2f, ratio %.2f, n %d", x, y, y/x, n))
+		b.report("added latency, "+what+", "+q.name, y-x, q.bar, "ms", fmt.Sprintf("bare %.2f, Holdfast %.2f, ratio %.2f, n %d", x, y, y/x, l.n))
 	}
 }
 
 func (b *bench) firstToken() {
-	bare, holdfast := b.pairs("stream", 4, 400, 20, 600, true)
+	bare, holdfast := b.pairs(leg{name: "stream", url: b.holdfast, elems: 4, text: 400, turns: 20, n: 600, stream: true})
 	x, y := at(bare, 0.5), at(holdfast, 0.5)
 	b.report("added time to first token, streaming, p50", y-x, 0.3, "ms", fmt.Sprintf("bare %.2f, Holdfast %.2f, of which the commit is in the request's own latency", x, y))
 }
 
 // commits reads the commit percentiles of the turns before.
 func (b *bench) commits() {
-	var s struct {
-		Chain struct {
-			CommitMs struct{ P50, P95 float64 } `json:"commit_ms"`
-		} `json:"chain"`
-	}
-	b.get("/hf/v1/status", &s)
+	s := b.status(b.h)
 	b.report("commit p95, normal", s.Chain.CommitMs.P95, 1, "ms", fmt.Sprintf("p50 %.3f, the last 512 commits", s.Chain.CommitMs.P50))
 }
 
-func (b *bench) get(path string, v any) {
-	req, err := http.NewRequest("GET", "http://"+b.h.inspector+path, nil)
-	if err != nil {
+// chainStatus is what the program's status says of its chain.
+type chainStatus struct {
+	Chain struct {
+		CommitMs struct{ P50, P95 float64 } `json:"commit_ms"`
+	} `json:"chain"`
+	Traffic struct {
+		Folded int `json:"folded"`
+	} `json:"traffic"`
+}
+
+func (b *bench) status(h *holdfast) (s chainStatus) {
+	if err := json.Unmarshal(h.get(b.t, "/hf/v1/status"), &s); err != nil {
 		b.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+b.h.token)
-	resp, err := b.client.Do(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
-		b.t.Fatal(err)
-	}
+	return s
 }
 
 // manySessions stores 1,000 sessions and looks at the memory of a process that
