@@ -55,7 +55,7 @@ func (c *Chain) write(x *Exchange) error {
 		return fmt.Errorf("%w: %w", session.ErrViewDiffers, err)
 	}
 	x.offers = len(add.Tools) > 0
-	x.out, x.outgoing = out.Bytes(x.body), &out
+	x.leaves(&out)
 	if len(out.Edits) == 0 && sameBytes(x.out, x.raw) {
 		return nil
 	}
@@ -66,6 +66,12 @@ func (c *Chain) write(x *Exchange) error {
 	t.View, x.plan.Commit.Blobs = runs, append(x.plan.Commit.Blobs, blobs...)
 	t.OutHash, t.BytesOut = content.Of(x.out), int64(len(x.out))
 	return nil
+}
+
+// leaves has these changes of the client's body leave.
+func (x *Exchange) leaves(out *wire.Outgoing) {
+	x.out, x.outgoing = out.Bytes(x.body), out
+	x.outgoingBytes = x.out
 }
 
 // rendered is a view of a state with this turn's additions.

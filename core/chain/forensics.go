@@ -74,7 +74,7 @@ func (f *sentForm) ready(ctx context.Context, l session.Ledger) bool {
 			kept[r.Blob] = r.N
 		}
 	}
-	return f.of(out, body, f.rec.Items, kept) == nil
+	return f.of(out, out.Bytes(body), body, f.rec.Items, kept) == nil
 }
 
 // fill makes the form of what an exchange sent.
@@ -85,11 +85,11 @@ func (f *sentForm) fill(x *Exchange) error {
 			kept[r.Blob] = r.N
 		}
 	}
-	out := x.outgoing
+	out, left := x.outgoing, x.outgoingBytes
 	if out == nil || sameBytes(x.out, x.raw) {
-		out = &wire.Outgoing{Items: inboundItems(len(x.keys))}
+		out, left = &wire.Outgoing{Items: inboundItems(len(x.keys))}, x.raw
 	}
-	return f.of(out, x.body, x.plan.Commit.Turn.List.Whole, kept)
+	return f.of(out, left, x.body, x.plan.Commit.Turn.List.Whole, kept)
 }
 
 func inboundItems(n int) []wire.Item {
@@ -100,11 +100,11 @@ func inboundItems(n int) []wire.Item {
 	return items
 }
 
-// of takes what left apart. kept names the elements put back by the hash of
-// their bytes; what is neither the client's nor put back is ours, and has a
-// number below zero that its bytes give it.
-func (f *sentForm) of(out *wire.Outgoing, in *wire.Body, list []session.ListItem, kept map[content.ID]int64) error {
-	b, err := wire.Cut(out.Bytes(in), f.listName(in))
+// of takes apart what left: out, which made the bytes left. kept names the
+// elements put back by the hash of their bytes; what is neither the client's nor
+// put back is ours, and has a number below zero that its bytes give it.
+func (f *sentForm) of(out *wire.Outgoing, left []byte, in *wire.Body, list []session.ListItem, kept map[content.ID]int64) error {
+	b, err := wire.Cut(left, f.listName(in))
 	if err != nil {
 		return err
 	}

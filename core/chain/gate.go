@@ -91,7 +91,8 @@ func (c *Chain) floor(x *Exchange) {
 		c.log.Error("the full path failed", "turn", x.id, "err", err)
 		return
 	}
-	x.view, x.out, x.outgoing, x.offers = view, out.Bytes(x.body), &out, len(add.Tools) > 0
+	x.view, x.offers = view, len(add.Tools) > 0
+	x.leaves(&out)
 	x.floored = false
 	if x.committed && !sameBytes(x.out, x.raw) {
 		if !out.Nudged {

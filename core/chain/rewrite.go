@@ -62,7 +62,7 @@ func (x *Exchange) inbound(c *Chain) session.Inbound {
 
 // turn is the part of a turn row that every kind of traffic has.
 func (x *Exchange) turn(now int64) session.Turn {
-	id := content.Of(x.raw)
+	id := x.rawID()
 	return session.Turn{ID: x.id, World: x.key, At: now, Home: x.home, Model: x.frame.Model, Route: x.target.Route,
 		WireIn: string(x.target.Family), WireOut: string(x.target.Family), Path: x.path, Gate: string(x.gate.Gate), Stream: x.frame.Stream,
 		Encoding: x.coding, BytesIn: int64(len(x.raw)), BytesOut: int64(len(x.raw)), InHash: id, OutHash: id}
