@@ -7,7 +7,8 @@
 // and the oldest when conversations outnumber slots. For every request the
 // prompt is turned into the engine's own tokens, and the slot that holds the
 // longest prefix takes it; where the disk tier holds a longer one, that is
-// restored first into an idle slot. After the reply, what is worth it is saved.
+// restored first into an idle slot. After the reply, what is worth it is saved;
+// where conversations outnumber slots, before another overwrites it.
 //
 // The rules, in order: a request is answered, with the tier or without; output is
 // the same with the tier as without; what is said to be reused is what the
@@ -250,8 +251,9 @@ func (e *Engine) weights(l *life) (kv.ModelIdentity, error) {
 		m.LoRA = append(m.LoRA, kv.Adapter{Digest: d, Scale: a.Scale})
 	}
 	if l.props.Modalities.Vision {
-		// The projector's file has no name here. Its states are kept apart from the
-		// text-only model's all the same.
+		// The engine does not name the projector's file, so that it cannot be read. It
+		// need not be: states with media in them are not stored, and those of text do
+		// not depend on it. They are kept apart from the text-only model's all the same.
 		m.MMProj = content.Of([]byte("vision"))
 	}
 	return m.Identity()

@@ -94,6 +94,7 @@ func (t *ticket) find(ctx context.Context, id kv.StateIdentity, able Ability, wh
 		t.slot = sl
 		if open {
 			t.keepFirst(ctx)
+			hit = t.lookAgain(id, hit)
 		}
 		resident := common(sl.held, t.ids)
 		if !hit.Found() || t.same || resident >= kv.Tokens(hit.Tokens) {
@@ -117,12 +118,28 @@ func (t *ticket) lookup(id kv.StateIdentity, why kv.MissReason) *tier.Hit {
 		return &tier.Hit{Miss: why}
 	}
 	best := kv.Tokens(0)
-	t.life.slots.mu.Lock()
-	for _, s := range t.life.slots.list {
-		best = max(best, common(s.held, t.ids))
+	for _, held := range t.life.slots.contents() {
+		best = max(best, common(held, t.ids))
 	}
-	t.life.slots.mu.Unlock()
-	return t.e.o.Tier.Lookup(tier.Query{Model: t.life.model, State: id, Tokens: t.ids, Resident: int(best)})
+	return t.beyond(id, best)
+}
+
+// beyond asks the disk for more than so many tokens.
+func (t *ticket) beyond(id kv.StateIdentity, resident kv.Tokens) *tier.Hit {
+	return t.e.o.Tier.Lookup(tier.Query{Model: t.life.model, State: id, Tokens: t.ids, Resident: int(resident)})
+}
+
+// lookAgain asks once more where the wait for a slot has brought more to the
+// disk: when the request came, its conversation was in a slot that was taken, and
+// so saved, meanwhile.
+func (t *ticket) lookAgain(id kv.StateIdentity, hit *tier.Hit) *tier.Hit {
+	resident := common(t.slot.held, t.ids)
+	stored := t.e.o.Tier.Restorable(id, t.ids)
+	if t.same || stored <= max(resident, kv.Tokens(hit.Tokens)) {
+		return hit
+	}
+	hit.Release()
+	return t.beyond(id, resident)
 }
 
 // pick chooses among the slots: the idle one that holds the longest prefix,
