@@ -78,7 +78,7 @@ func (c *Client) Send(ctx context.Context, t *Target, method string, h http.Head
 		return nil, err
 	}
 	source := &fromClient{Reader: body}
-	if _, inMemory := body.(*bytes.Reader); !inMemory {
+	if _, inMemory := body.(*bytes.Reader); !inMemory { // one in memory can be sent again
 		body = source
 	}
 	reached := new(atomic.Bool)
@@ -123,10 +123,18 @@ type fromClient struct {
 
 func (f *fromClient) Read(p []byte) (int, error) {
 	n, err := f.Reader.Read(p)
-	if err != nil && err != io.EOF {
+	// A body is closed when nobody wants the rest: that is no break.
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		f.broke.Store(true)
 	}
 	return n, err
+}
+
+func (f *fromClient) Close() error {
+	if c, ok := f.Reader.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // SendBytes is Send with a body in memory.
