@@ -71,11 +71,8 @@ func Open(ctx context.Context, o AppOptions) (_ *App, err error) {
 		}
 	}()
 	a.lock, err = lockData(o.Paths)
-	if errors.Is(err, errLocked) {
-		return nil, heldBy(o.Paths)
-	}
 	if err != nil {
-		return nil, &Fault{Code: exitFailed, What: "the data folder cannot be locked", Err: err, Hint: "make " + o.Paths.Data + " writable"}
+		return nil, lockFault(o.Paths, err)
 	}
 	if a.settings, err = loadSettings(o.Paths.configFile(), o.Env, o.Flags); err != nil {
 		return nil, err

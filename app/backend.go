@@ -69,11 +69,8 @@ func (c *cli) either(ctx context.Context) (*backend, error) {
 
 func (c *cli) openFiles(ctx context.Context, p Paths) (*backend, error) {
 	lock, err := lockData(p)
-	if errors.Is(err, errLocked) {
-		return nil, heldBy(p)
-	}
 	if err != nil {
-		return nil, err
+		return nil, lockFault(p, err)
 	}
 	s, err := loadSettings(p.configFile(), c.getenv, nil)
 	if err != nil {

@@ -161,6 +161,9 @@ func (d *doctor) config() Check {
 	s, err := loadSettings(d.paths.configFile(), d.getenv, nil)
 	var f *Fault
 	if errors.As(err, &f) {
+		if d.running {
+			f.Hint += "; until then the running Holdfast keeps the last good settings"
+		}
 		return fail("settings", f.Hint, "%v", f)
 	}
 	d.settings = s
@@ -185,7 +188,7 @@ func (d *doctor) process() Check {
 	case errors.Is(err, os.ErrNotExist):
 		return ok("process", "nothing runs, and nothing ran here yet")
 	case err != nil:
-		return fail("process", "make the data folder writable", "%v", err)
+		return fail("process", lockFault(d.paths, err).Hint, "%v", err)
 	}
 	lock.Close()
 	return ok("process", "nothing runs; start it with holdfast serve")
@@ -271,17 +274,28 @@ func (d *doctor) clock() Check {
 
 // ledger asks the running process, or opens the file.
 func (d *doctor) ledger(ctx context.Context) []Check {
+	if d.settings == nil && !d.running {
+		return []Check{warn("ledger", "correct the settings first", "not looked at")}
+	}
 	b, err := d.either(ctx)
 	if err != nil {
 		if _, statErr := os.Stat(d.paths.ledgerFile()); errors.Is(statErr, os.ErrNotExist) {
 			return []Check{ok("ledger", "none yet; it is made at the first start")}
 		}
-		return []Check{fail("ledger", "if the file is damaged, move it away; sessions start anew", "%v", err)}
+		hint := "see " + d.paths.logFile()
+		var f *Fault
+		if errors.As(err, &f) {
+			hint = f.Hint
+		}
+		return []Check{fail("ledger", hint, "%v", err)}
 	}
 	d.backend = b
 	var s api.Status
 	if err := b.get(ctx, "/hf/v1/status", &s); err != nil {
 		return []Check{fail("ledger", "see "+d.paths.logFile(), "%v", err)}
+	}
+	if d.settings == nil { // said already, of the file itself
+		s.ConfigError = ""
 	}
 	size := ok("ledger", "%s of %s, %s sessions", bytesText(s.Ledger.Bytes), bytesText(s.Ledger.BudgetBytes), count(s.Ledger.Sessions))
 	return append([]Check{size, d.quick(ctx)}, told(s)...)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -41,7 +40,8 @@ func closeLedger(p Paths) error {
 func loadToken(name string) (string, error) {
 	data, err := readOptional(name)
 	if err != nil {
-		return "", fmt.Errorf("reading the token: %w", err)
+		return "", &Fault{Code: exitFailed, What: "the inspector's token cannot be read", Err: err,
+			Hint: "make " + name + " readable for the user that runs Holdfast, or delete it: a new one is made"}
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) >= 64 { // 256 bits in hex
@@ -49,7 +49,8 @@ func loadToken(name string) (string, error) {
 	}
 	token = guard.NewSecret()
 	if err := writeFile(name, []byte(token+"\n")); err != nil {
-		return "", fmt.Errorf("writing the token: %w", err)
+		return "", &Fault{Code: exitFailed, What: "the inspector's token cannot be written", Err: err,
+			Hint: "make the folder of " + name + " writable for the user that runs Holdfast"}
 	}
 	return token, nil
 }

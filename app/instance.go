@@ -101,8 +101,13 @@ func loopbackClient() *http.Client {
 	}
 }
 
-// heldBy is the fault of a command that wants the folder another one has.
-func heldBy(p Paths) *Fault {
+// lockFault is the fault of a command that wants the folder another one has, or
+// that may not write there.
+func lockFault(p Paths, err error) *Fault {
+	if !errors.Is(err, errLocked) {
+		return &Fault{Code: exitFailed, What: "the data folder cannot be locked", Err: err,
+			Hint: "make " + p.lockFile() + " writable for the user that runs Holdfast"}
+	}
 	f := &Fault{Code: exitRefused, What: "another process holds " + p.Data, Err: errLocked,
 		Hint: "wait for it to end, or use another HOLDFAST_HOME"}
 	if r, ok := readRuntime(p); ok {
