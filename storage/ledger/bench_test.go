@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/core/session"
 	"holdfast/core/session/ledgertest"
 )
 
@@ -38,8 +39,84 @@ func BenchmarkCommit(b *testing.B) {
 		}
 		times = append(times, time.Since(at))
 	}
+	percentiles(b, "", times)
+}
+
+// percentiles reports them of times taken, under a name.
+func percentiles(b *testing.B, name string, times []time.Duration) {
+	b.Helper()
 	slices.Sort(times)
 	for _, p := range []int{50, 95, 99} {
-		b.ReportMetric(float64(times[len(times)*p/100].Microseconds()), fmt.Sprintf("p%d-µs", p))
+		b.ReportMetric(float64(times[len(times)*p/100].Microseconds()), fmt.Sprintf("%sp%d-µs", name, p))
 	}
+}
+
+// BenchmarkCommitFold is a fold of twelve elements in a ledger of a few hundred,
+// every third one taking in the fold before it, beside the normal turn between
+// two of them. The same without the sync that only folds ask for says what is
+// the disk's.
+func BenchmarkCommitFold(b *testing.B) {
+	for _, synced := range []bool{true, false} {
+		b.Run(fmt.Sprintf("synced=%t", synced), func(b *testing.B) { commitFolds(b, synced) })
+	}
+}
+
+const (
+	benchList  = 300 // elements of a session when it is folded first
+	benchRange = 12  // elements of a fold
+	benchFolds = 18  // folds of a session, to be followed by the next session
+)
+
+func commitFolds(b *testing.B, synced bool) {
+	ctx := context.Background()
+	d, err := Open(ctx, filepath.Join(b.TempDir(), "ledger.db"), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	commit := func(c *session.Commit) time.Duration {
+		at := time.Now()
+		if err := d.Commit(ctx, c); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(at)
+	}
+	var s *ledgertest.Script
+	var folds, turns []time.Duration
+	for n := 0; b.Loop(); n++ {
+		b.StopTimer()
+		k := n % benchFolds
+		if k == 0 {
+			s = grownScript(d, fmt.Sprint("bench", n), commit)
+		}
+		turns = append(turns, commit(s.Turn(d.NextTurn())))
+		c := nextFold(s, k)
+		c.Full = synced
+		b.StartTimer()
+		folds = append(folds, commit(c))
+	}
+	percentiles(b, "", folds)
+	percentiles(b, "turn-", turns)
+}
+
+// grownScript is a session with a list long enough to be folded often.
+func grownScript(d *DB, name string, commit func(*session.Commit) time.Duration) *ledgertest.Script {
+	s := ledgertest.NewScript(name)
+	for len(s.State.List) < benchList {
+		for range 20 {
+			s.Call()
+		}
+		commit(s.Turn(d.NextTurn()))
+	}
+	return s
+}
+
+// nextFold is the k-th fold of a session.
+func nextFold(s *ledgertest.Script, k int) *session.Commit {
+	from := 4 + benchRange*k // the head of a session is never folded
+	to := from + benchRange - 1
+	if k%3 == 2 {
+		return s.Nest(int64(k), to)
+	}
+	return s.Fold(from, to)
 }
