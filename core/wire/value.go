@@ -161,6 +161,18 @@ func (v Value) Num() int64 {
 	return n
 }
 
+// maxCount is more tokens than any call has; the counts of a session of greater
+// ones could not be added up.
+const maxCount = 1e12
+
+// Count is a number of tokens; what cannot be one is 0.
+func (v Value) Count() int64 {
+	if n := v.Num(); n > 0 && n <= maxCount {
+		return n
+	}
+	return 0
+}
+
 // Obj is the object, or one without members.
 func (v Value) Obj() Object {
 	o, _ := v.Object()

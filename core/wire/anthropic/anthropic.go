@@ -45,7 +45,8 @@ func (r frameReader) plain() (err error) {
 	if r.f.Stream, err = r.b.Get("stream").Bool(); err != nil {
 		return err
 	}
-	r.f.MaxOutput, err = r.b.Get("max_tokens").Int()
+	most, err := r.b.Get("max_tokens").Int()
+	r.f.MaxOutput = max(most, 0)
 	return err
 }
 

@@ -95,7 +95,8 @@ func frame(t *testing.T, members string) (wire.Frame, error) {
 
 func TestFrame(t *testing.T) {
 	for members, want := range map[string]wire.Frame{
-		``: {},
+		``:                 {},
+		`,"max_tokens":-8`: {},
 		`,"model":"m","stream":true,"max_tokens":8e3,"future":{"x":[1]}`:           {Model: "m", Stream: true, MaxOutput: 8000},
 		`,"model":null,"stream":null,"max_tokens":null,"tools":null,"system":null`: {},
 		`,"system":"be\nbrief"`: {System: "be\nbrief"},

@@ -79,12 +79,12 @@ func readUsage(info *wire.ReplyInfo, v wire.Value) {
 	later(&counts.Cached, usage.Get("cache_read_input_tokens"))
 	later(&counts.CacheWrite, usage.Get("cache_creation_input_tokens"))
 	if output := usage.Get("output_tokens"); !output.Absent() {
-		counts.Output = output.Num()
+		counts.Output = output.Count()
 	}
 }
 
 func later(count *int64, v wire.Value) {
-	if n := v.Num(); n > 0 {
+	if n := v.Count(); n > 0 {
 		*count = n
 	}
 }

@@ -92,6 +92,8 @@ func TestReplyBody(t *testing.T) {
 		"cut":      {body[:len(body)-1], wire.ReplyInfo{}},
 		"error":    {`{"type":"error","error":{"type":"rate_limit_error","message":"m"}}`, wire.ReplyInfo{Err: "rate_limit_error", Terminal: true}},
 		"not JSON": {"<html>", wire.ReplyInfo{}},
+		"no counts": {`{"id":"m","usage":{"input_tokens":9e18,"cache_read_input_tokens":-1,"cache_creation_input_tokens":1.5,"output_tokens":-5}}`,
+			wire.ReplyInfo{ResponseID: "m", Terminal: true, Counts: wire.Counts{Seen: true}}},
 		"too long": {`{"pad":"` + strings.Repeat("x", sse.MaxReply) + `",` + body[1:], wire.ReplyInfo{}},
 	} {
 		for _, size := range []int{11, 1 << 20} {

@@ -56,10 +56,10 @@ func (r frameReader) limit() error {
 		return err
 	}
 	newer, err := r.b.Get("max_completion_tokens").Int()
-	r.f.MaxOutput = older
 	if newer != 0 {
-		r.f.MaxOutput = newer
+		older = newer
 	}
+	r.f.MaxOutput = max(older, 0)
 	return err
 }
 

@@ -54,6 +54,7 @@ func TestFrame(t *testing.T) {
 		``: {},
 		`,"model":"m","stream":true,"future":[{}]`:              {Model: "m", Stream: true},
 		`,"max_tokens":100`:                                     {MaxOutput: 100},
+		`,"max_tokens":100,"max_completion_tokens":-1`:          {},
 		`,"max_tokens":100,"max_completion_tokens":200`:         {MaxOutput: 200},
 		`,"max_completion_tokens":2.0e2,"max_tokens":null`:      {MaxOutput: 200},
 		`,"stream_options":{"include_usage":true}`:              {IncludeUsage: true},

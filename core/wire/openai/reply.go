@@ -73,11 +73,11 @@ func readUsage(info *wire.ReplyInfo, v wire.Value) {
 		return
 	}
 	usage := v.Obj()
-	cached := usage.Get("prompt_tokens_details").Obj().Get("cached_tokens").Num()
+	cached := usage.Get("prompt_tokens_details").Obj().Get("cached_tokens").Count()
 	info.Counts = wire.Counts{
-		Input:  max(usage.Get("prompt_tokens").Num()-cached, 0),
+		Input:  max(usage.Get("prompt_tokens").Count()-cached, 0),
 		Cached: cached,
-		Output: usage.Get("completion_tokens").Num(),
+		Output: usage.Get("completion_tokens").Count(),
 		Seen:   true,
 	}
 }

@@ -27,6 +27,8 @@ func TestReplyStream(t *testing.T) {
 	failed.Err, failed.Terminal = "server_error", true
 	coded := failed
 	coded.Err = "502"
+	absurd := open
+	absurd.Counts.Seen = true
 	for name, c := range map[string]struct {
 		body string
 		want wire.ReplyInfo
@@ -45,6 +47,7 @@ func TestReplyStream(t *testing.T) {
 		"error by number":    {talking + `data: {"error":{"message":"m","code":502}}` + "\n\n", coded},
 		"error event":        {"event: error\ndata: busy\n\n", wire.ReplyInfo{Err: "error", Terminal: true}},
 		"error as text":      {"data: {\"error\":\"out of memory\"}\n\n", wire.ReplyInfo{Err: "error", Terminal: true}},
+		"no counts":          {talking + `data: {"usage":{"prompt_tokens":9e18,"completion_tokens":-5,"prompt_tokens_details":{"cached_tokens":1e400}}}` + "\n\n", absurd},
 		"odd types":          {"data: {\"choices\":{},\"usage\":[],\"model\":1}\n\ndata: 7\n\n", wire.ReplyInfo{}},
 	} {
 		for _, size := range []int{1, 7, 1 << 20} {
