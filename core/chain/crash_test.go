@@ -23,6 +23,7 @@ import (
 
 	"holdfast/core/chain"
 	"holdfast/core/config"
+	"holdfast/core/seed"
 	"holdfast/core/session"
 	"holdfast/core/upstream"
 	"holdfast/core/wire"
@@ -287,11 +288,10 @@ func (s *step) post(ctx context.Context, h *http.Client, addr, up string) bool {
 // TestCrash kills a process that serves, at random moments, and holds what is
 // left against a run that was never interrupted: every ledger verifies, and
 // every body that leaves afterwards is the one the twin sent. HOLDFAST_KILLS
-// sets how often, HOLDFAST_SEED repeats the clients' programs.
+// sets how often; the seed is that of the clients' programs.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	kills, seed := envInt("HOLDFAST_KILLS", 15), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
-	t.Logf("%d kills from seed %d", kills, seed)
+	kills, seed := envInt("HOLDFAST_KILLS", 15), seed.Of(t)
 	c := &crasher{t: t, path: filepath.Join(t.TempDir(), "ledger.db"), arrived: make(chan struct{}, 1<<16), want: map[string][]string{}, folds: map[string]bool{}}
 	c.up = httptest.NewServer(http.HandlerFunc(c.serveUpstream))
 	defer c.up.Close()
@@ -315,7 +315,7 @@ func TestCrash(t *testing.T) {
 			t.Fatalf("after kill %d", i+1)
 		}
 	}
-	t.Logf("%d requests, %d of %d steps that fold, %d bodies other than the client's, %d steps repeated after a kill, %d bytes of ledger checked", c.sent, c.folded, len(c.folds), c.putBack, c.retried.Load(), size(t, c.path))
+	t.Logf("%d kills, %d requests, %d of %d steps that fold, %d bodies other than the client's, %d steps repeated after a kill, %d bytes of ledger checked", kills, c.sent, c.folded, len(c.folds), c.putBack, c.retried.Load(), size(t, c.path))
 	if c.putBack == 0 || c.folded == 0 || c.retried.Load() == 0 {
 		t.Error("the programs prove nothing")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"holdfast/core/chain"
 	"holdfast/core/config"
+	"holdfast/core/seed"
 	"holdfast/core/session"
 )
 
@@ -543,11 +544,10 @@ func ledgersOf(t testing.TB, path string) (ids []string) {
 	return ids
 }
 
-// TestParity plays 300 programs, or HOLDFAST_PROGRAMS; HOLDFAST_SEED repeats.
+// TestParity plays 300 programs, or HOLDFAST_PROGRAMS.
 func TestParity(t *testing.T) {
 	t.Parallel()
-	programs, seed := envInt("HOLDFAST_PROGRAMS", manyPrograms()), uint64(envInt("HOLDFAST_SEED", int(rand.Uint32())))
-	t.Logf("%d programs from seed %d", programs, seed)
+	programs, seed := envInt("HOLDFAST_PROGRAMS", manyPrograms()), seed.Of(t)
 	const batch = 10 // programs that share a ledger file
 	var requests, snapshots, putBack atomic.Int64
 	t.Run("batches", func(t *testing.T) {
@@ -568,7 +568,7 @@ func TestParity(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d requests, %d on the snapshot path, %d with elements put back; 0 differences", requests.Load(), snapshots.Load(), putBack.Load())
+	t.Logf("%d programs: %d requests, %d on the snapshot path, %d with elements put back; 0 differences", programs, requests.Load(), snapshots.Load(), putBack.Load())
 	if programs >= 100 && (snapshots.Load()*3 < requests.Load() || putBack.Load() == 0) {
 		t.Errorf("the programs hardly reach the snapshot path")
 	}
