@@ -2,6 +2,8 @@ package kv
 
 import (
 	"testing"
+
+	"holdfast/core/seed"
 )
 
 func TestReserve(t *testing.T) {
@@ -38,7 +40,7 @@ func TestReserve(t *testing.T) {
 
 // Whatever is admitted keeps both limits, whatever is evicted for fits afterwards.
 func TestReserveHolds(t *testing.T) {
-	r := seeded(t, 11)
+	r := seeded(seed.Of(t), 0)
 	for range 20_000 {
 		room := Room{Bytes(r.IntN(2000)), Bytes(r.IntN(2500)), Bytes(r.IntN(500)), Bytes(r.IntN(4000)), Bytes(r.IntN(2000))}
 		claim := Claim{Bytes(r.IntN(1500)), Bytes(r.IntN(1500))}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"holdfast/core/seed"
 )
 
 // What is stored is found again, at its full length: by itself, by what
@@ -87,19 +89,20 @@ func TestLongestAtBoundaries(t *testing.T) {
 
 // Random stores and prompts against a search through everything.
 func TestLongestEqualsASearch(t *testing.T) {
-	for seed := range uint64(40) {
-		r := seeded(t, seed)
+	base := seed.Of(t)
+	for n := range 40 {
+		r := seeded(base, n)
 		x, kept := NewIndex(), map[ManifestID]*Manifest{}
 		root := conversation("root", 500)
 		for i := range 25 {
-			n := 1 + r.IntN(len(root))
-			tokens := slices.Clone(root[:n])
-			if cut := r.IntN(n); r.IntN(2) == 0 {
-				tokens = append(tokens[:cut:cut], conversation(string(rune('a'+r.IntN(3))), n-cut)...)
+			size := 1 + r.IntN(len(root))
+			tokens := slices.Clone(root[:size])
+			if cut := r.IntN(size); r.IntN(2) == 0 {
+				tokens = append(tokens[:cut:cut], conversation(string(rune('a'+r.IntN(3))), size-cut)...)
 			}
 			m := saved([]Memory{Dense, Window, Recurrent}[r.IntN(3)], tokens, uint64(i+1))
-			if n > 100 && !m.Layout.Memory.Cuttable() {
-				m.Boundaries = append([]Boundary{boundaryAt(1+r.IntN(n-1), 3)}, m.Boundaries...)
+			if size > 100 && !m.Layout.Memory.Cuttable() {
+				m.Boundaries = append([]Boundary{boundaryAt(1+r.IntN(size-1), 3)}, m.Boundaries...)
 			}
 			_, id := encoded(t, m)
 			x.Add(id, m)
@@ -119,17 +122,17 @@ func TestLongestEqualsASearch(t *testing.T) {
 			got := x.Longest(m.State.ID(), prompt, limit)
 			want, newest := search(kept, prompt, limit)
 			if got.Tokens != want || want > 0 && kept[got.Manifest].Serial != newest {
-				t.Fatalf("seed %d, step %d: %+v, a search finds %d by %d", seed, i, got, want, newest)
+				t.Fatalf("store %d, step %d: %+v, a search finds %d by %d", n, i, got, want, newest)
 			}
 		}
 		if x.Len() != len(kept) {
-			t.Fatalf("seed %d: %d entries of %d", seed, x.Len(), len(kept))
+			t.Fatalf("store %d: %d entries of %d", n, x.Len(), len(kept))
 		}
 		for id := range kept {
 			x.Remove(id, false, day())
 		}
 		if len(x.holders)+len(x.entries)+len(x.states) > 0 {
-			t.Fatalf("seed %d: an emptied index holds %d keys, %d states", seed, len(x.holders), len(x.states))
+			t.Fatalf("store %d: an emptied index holds %d keys, %d states", n, len(x.holders), len(x.states))
 		}
 	}
 }

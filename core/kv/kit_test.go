@@ -15,16 +15,8 @@ func day() time.Time { return time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC) }
 // named is a digest of a word, for things whose bytes do not matter.
 func named(s string) content.ID { return content.Of([]byte(s)) }
 
-// seeded is a generator whose seed a failing test prints.
-func seeded(t testing.TB, seed uint64) *rand.Rand {
-	t.Helper()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
-}
+// seeded is the n-th generator of a test that prints its seed.
+func seeded(seed uint64, n int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(n))) }
 
 func testState() State {
 	return State{

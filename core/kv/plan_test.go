@@ -3,6 +3,7 @@ package kv
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
+
+	"holdfast/core/seed"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the plans of testdata anew")
@@ -133,32 +136,36 @@ func (b *script) readable(plan string) string {
 // no manifest loses a piece, packs are rewritten only where more than half is dead
 // unless nothing else is left, and a goal is missed only when nothing may go.
 func TestEvictionInvariants(t *testing.T) {
-	for seed := range uint64(150) {
-		r := seeded(t, seed)
-		w, x := newWarehouse(), 0
-		for i := range 3 + r.IntN(25) {
-			word := string(rune('a' + r.IntN(6)))
-			n := 64 * (1 + r.IntN(12))
-			m := saved(Dense, conversation(word, n), uint64(i+1))
-			m.LastUsed = day().Add(-time.Duration(r.IntN(200)) * time.Hour)
-			if x = r.IntN(3); x == 0 {
-				m = saved(Window, conversation(word+"w", n), uint64(i+1))
-			}
-			if _, id := encoded(t, m); !slices.ContainsFunc(w.Manifests, func(s Stored) bool { return s.ID == id }) {
-				w.spill(t, m, 0)
-			}
-		}
-		for i := range w.Manifests {
-			w.Manifests[i].Pinned = r.IntN(10) == 0
-			w.Manifests[i].Stale = r.IntN(10) == 0
-		}
-		for i := range w.Packs {
-			w.Packs[i].Held = r.IntN(10) == 0
-		}
-		budget := w.used() + Bytes(r.IntN(2))*Bytes(r.IntN(4000))
-		goal := Goal{Target: Bytes(r.Int64N(int64(budget))), Budget: budget, Spare: Bytes(r.IntN(3) * 20_000), Now: day()}
-		checkEviction(t, w, goal)
+	base := seed.Of(t)
+	for store := range 150 {
+		t.Run(fmt.Sprint(store), func(t *testing.T) { evictAtRandom(t, seeded(base, store)) })
 	}
+}
+
+func evictAtRandom(t *testing.T, r *rand.Rand) {
+	w, x := newWarehouse(), 0
+	for i := range 3 + r.IntN(25) {
+		word := string(rune('a' + r.IntN(6)))
+		n := 64 * (1 + r.IntN(12))
+		m := saved(Dense, conversation(word, n), uint64(i+1))
+		m.LastUsed = day().Add(-time.Duration(r.IntN(200)) * time.Hour)
+		if x = r.IntN(3); x == 0 {
+			m = saved(Window, conversation(word+"w", n), uint64(i+1))
+		}
+		if _, id := encoded(t, m); !slices.ContainsFunc(w.Manifests, func(s Stored) bool { return s.ID == id }) {
+			w.spill(t, m, 0)
+		}
+	}
+	for i := range w.Manifests {
+		w.Manifests[i].Pinned = r.IntN(10) == 0
+		w.Manifests[i].Stale = r.IntN(10) == 0
+	}
+	for i := range w.Packs {
+		w.Packs[i].Held = r.IntN(10) == 0
+	}
+	budget := w.used() + Bytes(r.IntN(2))*Bytes(r.IntN(4000))
+	goal := Goal{Target: Bytes(r.Int64N(int64(budget))), Budget: budget, Spare: Bytes(r.IntN(3) * 20_000), Now: day()}
+	checkEviction(t, w, goal)
 }
 
 func checkEviction(t *testing.T, w *warehouse, goal Goal) {

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/core/content"
 	"holdfast/core/kv"
+	"holdfast/core/seed"
 	"holdfast/storage/segment"
 )
 
@@ -55,9 +56,7 @@ func flips() int {
 // TestFlippedBits: any bit of a pack or a manifest, flipped while the store is
 // open or before it is: nothing is handed over that is not what was saved.
 func TestFlippedBits(t *testing.T) {
-	const seed = 11
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(seed.Of(t), 0))
 	tokens := talk(1, 200)
 	tpl := newLab(t, setup{})
 	_, err := tpl.spill(0, tokens, withTail)

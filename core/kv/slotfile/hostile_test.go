@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"holdfast/core/kv"
+	"holdfast/core/seed"
 )
 
 // everything is all sample and real files.
@@ -199,7 +201,7 @@ func differing(a, b []kv.Token) (n int) {
 // Flips in rows pass the parser, as they pass the engine; the digest of their
 // piece does not let them back in.
 func flippedRows(t *testing.T) {
-	r := seeded(t, 77)
+	r := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for name, e := range samples() {
 		m, pieces := split(t, e.file(), len(e.tokens))
 		a, err := Assemble(&disk{}, m, plan(t, m, len(e.tokens)), e.target())

@@ -324,14 +324,3 @@ func same(t testing.TB, what string, got, want []byte) {
 	}
 	t.Errorf("%s: %d bytes, want %d, first difference at %d", what, len(got), len(want), at)
 }
-
-// seeded is a generator whose seed a failing test prints.
-func seeded(t testing.TB, seed uint64) *rand.Rand {
-	t.Helper()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
-}
