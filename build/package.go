@@ -31,11 +31,15 @@ type packaging struct {
 	version, commit string
 }
 
-// pack makes every package this machine can make.
-func pack(r *runner, _ []string) error {
+// pack makes every package this machine can make; package check installs and
+// runs them as well, as nightly does.
+func pack(r *runner, args []string) error {
 	p, err := r.packaging()
 	if err != nil {
 		return err
+	}
+	if slices.Contains(args, "check") {
+		return r.all(p.checks())
 	}
 	return r.all(p.jobs())
 }
@@ -90,8 +94,12 @@ func (p *packaging) needPackaging() error {
 	return nil
 }
 
-func (p *packaging) linuxProgram() error {
-	return p.goCmd(withCgo(), "build", "-trimpath", "-tags", desktopTags, "-ldflags", p.ldflags(""), "-o", filepath.Join(p.stage, "holdfast"), "./app")
+func (p *packaging) linuxProgram() error { return p.buildLinux("holdfast") }
+
+// buildLinux builds the program with its desktop; more is for go build.
+func (p *packaging) buildLinux(name string, more ...string) error {
+	args := append([]string{"build", "-trimpath", "-tags", desktopTags, "-ldflags", p.ldflags("")}, more...)
+	return p.goCmd(withCgo(), append(args, "-o", filepath.Join(p.stage, name), "./app")...)
 }
 
 // texts asks the program for its manual and completions.
@@ -141,20 +149,25 @@ func zipped(data []byte) []byte {
 }
 
 func (p *packaging) deb() error {
+	return p.debOf(p.version, filepath.Join(p.stage, "holdfast"))
+}
+
+// debOf packs a program as a version.
+func (p *packaging) debOf(version, program string) error {
 	text, err := os.ReadFile(filepath.Join(p.root, "build/linux/nfpm.yaml"))
 	if err != nil {
 		return err
 	}
 	config := filepath.Join(p.stage, "nfpm.yaml")
-	filled := strings.NewReplacer("${VERSION}", p.version, "${STAGE}", p.stage).Replace(string(text))
+	filled := strings.NewReplacer("${VERSION}", version, "${PROGRAM}", program, "${STAGE}", p.stage).Replace(string(text))
 	if err := os.WriteFile(config, []byte(filled), 0o644); err != nil {
 		return err
 	}
-	return p.goCmd(noCgo(), "run", nfpm, "package", "--config", config, "--packager", "deb", "--target", p.debFile())
+	return p.goCmd(noCgo(), "run", nfpm, "package", "--config", config, "--packager", "deb", "--target", p.debFile(version))
 }
 
-func (p *packaging) debFile() string {
-	return filepath.Join(p.out, "holdfast_"+p.version+"_amd64.deb")
+func (p *packaging) debFile(version string) string {
+	return filepath.Join(p.out, "holdfast_"+version+"_amd64.deb")
 }
 
 // tarball is the same for every other Linux, to unpack anywhere.
@@ -215,10 +228,10 @@ func (p *packaging) numbers() string {
 // signer writes a script that signs with a certificate made for this run. It
 // shows that signing works; a release is signed with the owner's own.
 func (p *packaging) signer() error {
-	err := p.sh(p.stage, nil, "openssl", "req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "30", "-keyout", "key.pem", "-out", "cert.pem",
+	made := p.command(p.stage, nil, "openssl", "req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "30", "-keyout", "key.pem", "-out", "cert.pem",
 		"-subj", "/CN=Holdfast test signature", "-addext", "extendedKeyUsage=codeSigning")
-	if err != nil {
-		return err
+	if said, err := made.CombinedOutput(); err != nil { // pages of dots when it is well
+		return fmt.Errorf("making a certificate: %w\n%s", err, said)
 	}
 	script := fmt.Sprintf("#!/bin/sh\nset -e\nosslsigncode sign -h sha256 -certs '%[1]s/cert.pem' -key '%[1]s/key.pem' -n Holdfast -in \"$1\" -out \"$1.signed\" >/dev/null\nmv \"$1.signed\" \"$1\"\n", p.stage)
 	return os.WriteFile(filepath.Join(p.stage, "sign.sh"), []byte(script), 0o755)

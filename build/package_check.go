@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // packageChecks makes the packages and installs them: the deb in a root that is
@@ -18,90 +17,145 @@ func (r *runner) packageChecks() ([]job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(p.jobs(),
-		job{"deb installs, upgrades, goes", p.checkDeb},
-		job{"install wine", func() error { return p.needProgram("wine", "wine", "wine64", "xvfb", "xauth", "gcc-mingw-w64-x86-64") }},
-		job{"windows programs under wine", p.checkWine},
-	), nil
+	return p.checks(), nil
 }
 
-// checkDeb installs an older package into a root of its own, lets it make a
-// ledger, upgrades, finds the session again, and removes.
+func (p *packaging) checks() []job {
+	return append(p.jobs(),
+		job{"a program with a newer ledger", p.nextProgram},
+		job{"deb installs, upgrades, goes", p.checkDeb},
+		job{"install wine", p.needWine},
+		job{"windows files under wine", p.checkWineFiles},
+		job{"windows programs under wine", p.checkWine},
+	)
+}
+
+// Versions of packages that are made to be upgraded from and to.
+const (
+	olderVersion = "0.0.1"
+	nextVersion  = "99.0.0"
+)
+
+// nextProgram builds the program as the next version will be that changes the
+// ledger: the same source with one more migration laid over it.
+func (p *packaging) nextProgram() error {
+	dir := filepath.Join(p.root, "storage/ledger/sql/migrations")
+	steps, err := filepath.Glob(filepath.Join(dir, "*.sql"))
+	if err != nil {
+		return err
+	}
+	step := filepath.Join(p.stage, "next.sql")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(dir, fmt.Sprintf("%02d-next.sql", len(steps)+1)): step}})
+	if err != nil {
+		return err
+	}
+	overlay := filepath.Join(p.stage, "next.json")
+	if err := errors.Join(os.WriteFile(step, []byte("CREATE TABLE next_version (a INTEGER) STRICT;\n"), 0o644), os.WriteFile(overlay, list, 0o644)); err != nil {
+		return err
+	}
+	return p.buildLinux("holdfast-next", "-overlay", overlay)
+}
+
+// checkDeb installs an older package into a root of its own, has it record a
+// session, upgrades to this version and to one with a newer ledger, finds every
+// byte of the session again and goes on with it, and removes.
 func (p *packaging) checkDeb() error {
 	root, err := os.MkdirTemp("", "holdfast-root-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(root)
-	home := filepath.Join(root, "home")
-	now, current := p.version, p.debFile()
-	p.version = "0.0.1"
-	older := p.debFile()
-	err = p.deb()
-	p.version = now
-	defer os.Remove(older)
-	if err != nil {
-		return err
-	}
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib/dpkg/info"), 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644)); err != nil {
 		return err
 	}
-	program := filepath.Join(root, "usr/bin/holdfast")
-	for _, file := range []string{older, current} {
-		if err := p.dpkg(root, "--install", file); err != nil {
-			return err
+	older, next := p.debFile(olderVersion), p.debFile(nextVersion)
+	defer os.Remove(older)
+	defer os.Remove(next)
+	if err := errors.Join(p.debOf(olderVersion, filepath.Join(p.stage, "holdfast")), p.debOf(nextVersion, filepath.Join(p.stage, "holdfast-next"))); err != nil {
+		return err
+	}
+	model := startModel()
+	defer model.Close()
+	home := filepath.Join(root, "home")
+	i := &installed{call: []string{filepath.Join(root, "usr/bin/holdfast")}, env: []string{"HOLDFAST_HOME=" + home}, state: home, out: p.runner.out}
+	for n, file := range []string{older, p.debFile(p.version), next} {
+		err := p.dpkg(root, "--install", file)
+		if err == nil && n == 0 {
+			err = i.prepare(model.URL)
 		}
-		if err := p.serveOnce(program, home); err != nil {
+		if err == nil {
+			err = i.upgraded(n+1, file == next)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", filepath.Base(file), err)
 		}
+	}
+	return p.checkBackAndGone(root, i)
+}
+
+// checkBackAndGone goes back to this version, which must leave the newer ledger
+// alone and say so, and removes the package.
+func (p *packaging) checkBackAndGone(root string, i *installed) error {
+	if err := p.dpkg(root, "--install", p.debFile(p.version)); err != nil {
+		return err
+	}
+	if said, err := i.run("sessions", "list"); err == nil || !strings.Contains(said, "newer version") {
+		return fmt.Errorf("a ledger of a newer version: %v\n%s", err, said)
+	}
+	if err := p.dpkg(root, "--remove", "holdfast"); err != nil {
+		return err
+	}
+	if _, err := os.Stat(i.call[0]); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removed, and the program is there: %v", err)
 	}
 	if err := p.dpkg(root, "--purge", "holdfast"); err != nil {
 		return err
 	}
-	return leftover(root, home)
+	return leftover(root, i.state)
+}
+
+// upgraded checks a version after its installation, the n-th: it reads what the
+// one before left, byte for byte, and carries on with the same session. migrates
+// says that it brings the ledger to a newer form.
+func (i *installed) upgraded(n int, migrates bool) error {
+	if n > 1 {
+		kept, err := i.run("sessions", "export", i.session)
+		if err != nil || kept != i.export {
+			return fmt.Errorf("the session is not what it was: %v, %d bytes, were %d", err, len(kept), len(i.export))
+		}
+	}
+	err := i.serve(func(addr string) error { return talk(addr, n) })
+	if err != nil {
+		return err
+	}
+	if i.session, err = i.onlySession(int64(n)); err != nil {
+		return err
+	}
+	if i.export, err = i.run("sessions", "export", i.session); err != nil {
+		return fmt.Errorf("%w\n%s", err, i.export)
+	}
+	schema, err := schemaOf(filepath.Join(i.state, "ledger.db"))
+	fmt.Fprintf(i.out, "turn %d of session %s: %d bytes exported, ledger of version %d\n", n, i.session, len(i.export), schema)
+	if err == nil && n > 1 && (schema > i.schema) != migrates {
+		err = fmt.Errorf("the ledger has version %d, and had %d before", schema, i.schema)
+	}
+	i.schema = schema
+	return err
+}
+
+// schemaOf is the version of a ledger, from the header of its file (at 60).
+func schemaOf(file string) (uint32, error) {
+	data, err := os.ReadFile(file)
+	if err != nil || len(data) < 64 {
+		return 0, fmt.Errorf("no ledger: %w", err)
+	}
+	return binary.BigEndian.Uint32(data[60:]), nil
 }
 
 // dpkg works on a root without the packages ours depends on: this machine's
 // are used to run it.
 func (p *packaging) dpkg(root string, args ...string) error {
 	return p.sh(".", nil, "dpkg", append([]string{"--root=" + root, "--force-depends", "--force-script-chrootless", "--force-not-root"}, args...)...)
-}
-
-// serveOnce starts an installed program, reports how long it took until it
-// answered, and sends it off by quit. The second time the ledger is an older
-// program's.
-func (p *packaging) serveOnce(program, home string) error {
-	env := append(os.Environ(), "HOLDFAST_HOME="+home)
-	cmd := exec.Command(program, "serve", "--addr", "127.0.0.1:0", "--inspector-addr", "127.0.0.1:0")
-	var said bytes.Buffer
-	cmd.Env, cmd.Stderr = env, &said
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer cmd.Process.Kill()
-	run := func(args ...string) (string, error) {
-		c := exec.Command(program, args...)
-		c.Env = env
-		out, err := c.CombinedOutput()
-		return string(out), err
-	}
-	for {
-		if _, err := run("status"); err == nil {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			return fmt.Errorf("it does not answer:\n%s", said.String())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	fmt.Fprintf(p.runner.out, "answered within %s of its start\n", round(time.Since(began)))
-	for _, args := range [][]string{{"version"}, {"sessions", "list"}, {"sessions", "verify"}, {"quit"}} {
-		if out, err := run(args...); err != nil {
-			return fmt.Errorf("holdfast %s: %w\n%s\n%s", strings.Join(args, " "), err, out, said.String())
-		}
-	}
-	return cmd.Wait()
 }
 
 // leftover wants the owner's data there and nothing else of ours.
@@ -126,62 +180,4 @@ func leftover(root, home string) error {
 		err = fmt.Errorf("left behind: %q", left)
 	}
 	return err
-}
-
-// prng is the one function that wine 8 lacks and every program built by Go 1.26
-// calls first; tests only.
-const prng = `#include <windows.h>
-BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
-__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE to, SIZE_T n) { return SystemFunction036(to, (ULONG)n); }
-`
-
-// checkWine runs the command line and the installer under wine. It is a smoke
-// test and no proof for Windows.
-func (p *packaging) checkWine() error {
-	prefix := filepath.Join(p.cache, "wine")
-	env := []string{"WINEPREFIX=" + prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml=;bcryptprimitives=n"}
-	source := filepath.Join(p.stage, "prng.c")
-	if err := os.WriteFile(source, []byte(prng), 0o644); err != nil {
-		return err
-	}
-	if err := p.sh(".", env, "xvfb-run", "-a", "wineboot", "-i"); err != nil {
-		return err
-	}
-	dll := filepath.Join(prefix, "drive_c/windows/system32/bcryptprimitives.dll")
-	if err := p.sh(".", nil, "x86_64-w64-mingw32-gcc", "-shared", "-O2", "-s", "-o", dll, source, "-ladvapi32"); err != nil {
-		return err
-	}
-	setups, err := filepath.Glob(filepath.Join(p.out, "HoldfastSetup-*.exe"))
-	if err != nil || len(setups) == 0 {
-		return fmt.Errorf("no installer in %s", p.out)
-	}
-	wine := func(args ...string) error {
-		return p.sh(".", env, "xvfb-run", append([]string{"-a", "wine"}, args...)...)
-	}
-	if err := wine(setups[0], "/S"); err != nil {
-		return fmt.Errorf("the installer: %w", err)
-	}
-	installed, err := filepath.Glob(filepath.Join(prefix, "drive_c/users/*/AppData/Local/Programs/Holdfast"))
-	if err != nil || len(installed) != 1 {
-		return fmt.Errorf("installed in %q", installed)
-	}
-	// Wine 8 cannot delete a tree the way Go does, so the demo keeps its home.
-	for _, args := range [][]string{{"version"}, {"demo", "--fast", "--keep"}} {
-		if err := wine(append([]string{filepath.Join(installed[0], "holdfast.exe")}, args...)...); err != nil {
-			return fmt.Errorf("holdfast %s: %w", args[0], err)
-		}
-	}
-	if err := wine(filepath.Join(installed[0], "uninstall.exe"), "/S", "_?="+`C:\`+winPath(prefix, installed[0])); err != nil {
-		return fmt.Errorf("the uninstaller: %w", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(installed[0], "*oldfast*")); len(left) > 0 {
-		return fmt.Errorf("left behind: %q", left)
-	}
-	return nil
-}
-
-// winPath is a path below drive C as Windows writes it.
-func winPath(prefix, path string) string {
-	rel, _ := filepath.Rel(filepath.Join(prefix, "drive_c"), path) // it is below
-	return strings.ReplaceAll(rel, "/", `\`)
 }

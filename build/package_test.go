@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/xml"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -51,6 +53,43 @@ func TestPackagedFilesExist(t *testing.T) {
 	}
 	if err := xml.Unmarshal(meta, new(struct{})); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBeforeRemoval runs the script of the package on a machine of three people:
+// whoever connected an agent or starts Holdfast at login gets that undone, and
+// nobody else is asked. An upgrade undoes nothing.
+func TestBeforeRemoval(t *testing.T) {
+	dir := t.TempDir()
+	for _, folder := range []string{"bin", "anne/.local/share/holdfast/clients", "bert/.config/autostart", "carl"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"bert/.config/autostart/app.holdfast.Holdfast.desktop": "",
+		"bin/getent":  "#!/bin/sh\nfor u in anne bert carl; do echo \"$u:x:1000:1000::" + dir + "/$u:/bin/sh\"; done\n",
+		"bin/runuser": "#!/bin/sh\necho \"$*\" >> '" + dir + "/ran'\n[ \"$2\" != anne ]\n", // one that fails does not stop the others
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(action string) string {
+		cmd := exec.Command("sh", "linux/prerm", action)
+		cmd.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		ran, _ := os.ReadFile(filepath.Join(dir, "ran")) // none when nothing ran
+		return string(ran)
+	}
+	if ran := run("upgrade"); ran != "" {
+		t.Errorf("an upgrade runs %q", ran)
+	}
+	want := fmt.Sprintf("-u anne -- env HOME=%[1]s/anne holdfast uninstall\n-u bert -- env HOME=%[1]s/bert holdfast uninstall\n", dir)
+	if ran := run("remove"); ran != want {
+		t.Errorf("removal runs %q, want %q", ran, want)
 	}
 }
 

@@ -1,5 +1,7 @@
-; Per-user installer: needs no administrator, writes below the user's own
-; folders only, which the system gives to that user alone.
+; Per-user installer: needs no administrator. Who may change the programs is
+; what their folder hands down: below the user's profile that is the user, the
+; system and its administrators. Anywhere else it may be everybody, so such a
+; folder is refused. The programs see to their own data (storage/durable).
 Target amd64-unicode
 !include "MUI2.nsh"
 !include "FileFunc.nsh"
@@ -29,6 +31,35 @@ VIAddVersionKey LegalCopyright "MIT licence"
 !finalize '${SIGN} "%1"'
 !uninstfinalize '${SIGN} "%1"'
 !define UNINST "Software\Microsoft\Windows\CurrentVersion\Uninstall\Holdfast"
+
+; Sets $0 to 1 when the folder is below the user's profile.
+!macro BelowProfile
+  Push $1
+  Push $2
+  StrLen $2 "$PROFILE\"
+  StrCpy $1 "$INSTDIR" $2
+  StrCpy $0 0
+  StrCmp $1 "$PROFILE\" 0 +2
+    StrCpy $0 1
+  Pop $2
+  Pop $1
+!macroend
+
+Function .onInit
+  !insertmacro BelowProfile
+  StrCmp $0 1 done
+    MessageBox MB_OK|MB_ICONSTOP "Holdfast is installed for one user, in a folder that others cannot change: choose one below $PROFILE." /SD IDOK
+    SetErrorLevel 2
+    Abort
+  done:
+FunctionEnd
+
+; The page with the folder has no way on while this aborts.
+Function .onVerifyInstDir
+  !insertmacro BelowProfile
+  StrCmp $0 1 +2
+    Abort
+FunctionEnd
 
 ; A running copy drains, for at most 15 seconds, before its file is replaced.
 !macro Stop
