@@ -230,7 +230,8 @@ func victim(t *testing.T, dir string) {
 func kill(t *testing.T, dir string, round int) map[int]int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")
-	cmd.Env = append(os.Environ(), "TIER_TEST_DIR="+dir, "TIER_TEST_ROUND="+strconv.Itoa(round))
+	// What it leaves behind goes with this test's own folders.
+	cmd.Env = append(os.Environ(), "TIER_TEST_DIR="+dir, "TIER_TEST_ROUND="+strconv.Itoa(round), "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
@@ -246,6 +247,9 @@ func kill(t *testing.T, dir string, round int) map[int]int {
 		}
 	}
 	must(t, cmd.Process.Kill())
+	// It went on until now, and what it committed meanwhile counts as well.
+	_, err = said.ReadFrom(out)
+	must(t, err)
 	cmd.Wait() // it was killed, and says so
 	done := map[int]int{}
 	for _, line := range strings.Split(said.String(), "\n") {
