@@ -26,6 +26,7 @@ func (p *packaging) checks() []job {
 		job{"deb installs, upgrades, goes", p.checkDeb},
 		job{"install wine", p.needWine},
 		job{"windows files under wine", p.checkWineFiles},
+		job{"windows engine ends with us, under wine", p.checkWineEngine},
 		job{"windows programs under wine", p.checkWine},
 	)
 }

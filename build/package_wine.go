@@ -58,6 +58,16 @@ func (p *packaging) checkWineFiles() error {
 	return p.wine(test, "-test.v", "-test.run", "^(TestPrivate|TestOneEntry|TestWriteFile)$")
 }
 
+// checkWineEngine runs the test that an engine ends with us as a Windows program.
+func (p *packaging) checkWineEngine() error {
+	test := filepath.Join(p.stage, "engine.test.exe")
+	err := p.goCmd(append(noCgo(), "GOOS=windows", "GOARCH=amd64"), "test", "-c", "-o", test, "./core/engine")
+	if err != nil {
+		return err
+	}
+	return p.wine(test, "-test.v", "-test.run", "^TestLeash$")
+}
+
 // checkWine installs, uses and uninstalls the Windows programs.
 func (p *packaging) checkWine() error {
 	setup := filepath.Join(p.out, "HoldfastSetup-"+p.version+".exe")

@@ -17,8 +17,8 @@ import (
 const leashRole = "HOLDFAST_TEST_LEASH"
 
 // TestLeash: a process that is killed takes its child along. Both write to one
-// pipe, whose end says that both are gone. On Windows under wine too:
-// CONTRIBUTING.md says how.
+// pipe, whose end says that both are gone. As a Windows program `go run ./build
+// nightly` runs it under wine.
 func TestLeash(t *testing.T) {
 	switch os.Getenv(leashRole) {
 	case "parent":
