@@ -58,7 +58,7 @@ func statusRows(s api.Status, base string, r Runtime) [][]string {
 		{"passed on", countsText(s.Traffic.Skipped)},
 		{"gates", countsText(s.Chain.Gates)},
 		{"commit", commitText(s)},
-		{"ledger", fmt.Sprintf("%s of %s, %s sessions", bytesText(s.Ledger.Bytes), bytesText(s.Ledger.BudgetBytes), count(s.Ledger.Sessions))},
+		{"ledger", fmt.Sprintf("%s of %s, %s", bytesText(s.Ledger.Bytes), bytesText(s.Ledger.BudgetBytes), plural(s.Ledger.Sessions, "session"))},
 		{"memory", bytesText(s.MemoryBytes)},
 	}
 	for _, g := range s.Rollout.Evidence.ByGroup {
@@ -102,7 +102,7 @@ func comparedText(e session.Evidence) string {
 	for _, n := range e.Drift {
 		drift += n
 	}
-	return fmt.Sprintf("%s turns: %s byte-equal, %s drift, %s different", count(e.Turns), count(e.ByteEqual), count(drift), count(e.Differences))
+	return fmt.Sprintf("%s: %s byte-equal, %s drift, %s different", plural(e.Turns, "turn"), count(e.ByteEqual), count(drift), count(e.Differences))
 }
 
 // countsText lists what is not zero.

@@ -297,7 +297,7 @@ func (d *doctor) ledger(ctx context.Context) []Check {
 	if d.settings == nil { // said already, of the file itself
 		s.ConfigError = ""
 	}
-	size := ok("ledger", "%s of %s, %s sessions", bytesText(s.Ledger.Bytes), bytesText(s.Ledger.BudgetBytes), count(s.Ledger.Sessions))
+	size := ok("ledger", "%s of %s, %s", bytesText(s.Ledger.Bytes), bytesText(s.Ledger.BudgetBytes), plural(s.Ledger.Sessions, "session"))
 	return append([]Check{size, d.quick(ctx)}, told(s)...)
 }
 
@@ -334,5 +334,5 @@ func (d *doctor) quick(ctx context.Context) Check {
 	if err := json.Unmarshal(data, &v); err != nil || !v.Sound {
 		return fail("verify", "holdfast sessions verify checks them all", "the newest session is not sound: %v", v.Faults)
 	}
-	return ok("verify", "the newest session is sound: %s rows, %s turns", count(int64(v.Rows)), count(int64(v.Turns)))
+	return ok("verify", "the newest session is sound: %s, %s", plural(int64(v.Rows), "row"), plural(int64(v.Turns), "turn"))
 }

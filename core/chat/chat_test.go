@@ -77,22 +77,6 @@ func TestKeyEquality(t *testing.T) {
 	}
 }
 
-func TestReasoningOnly(t *testing.T) {
-	thought, text := Part{Kind: Reasoning}, Part{Kind: Text}
-	for name, c := range map[string]struct {
-		parts []Part
-		want  bool
-	}{
-		"none":        {nil, false},
-		"only":        {[]Part{thought, thought}, true},
-		"beside text": {[]Part{thought, text}, false},
-	} {
-		if got := ReasoningOnly(c.parts); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
 func TestFirstText(t *testing.T) {
 	m := Message{Parts: []Part{{Kind: Reasoning, Text: "hm"}, {Kind: Text}, {Kind: Text, Text: "title"}, {Kind: Text, Text: "more"}}}
 	if got, own := m.FirstText(); got != "title" || !own {

@@ -57,14 +57,3 @@ func KeyOf(parts []Part) content.ID {
 	}
 	return content.Of(buf)
 }
-
-// ReasoningOnly reports whether every part is reasoning: such an element is
-// never put back once the client dropped it.
-func ReasoningOnly(parts []Part) bool {
-	for i := range parts {
-		if parts[i].Kind != Reasoning {
-			return false
-		}
-	}
-	return len(parts) > 0
-}
