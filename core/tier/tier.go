@@ -152,6 +152,7 @@ func (m *Manager) run(ctx context.Context, open func(context.Context) (Segments,
 		m.log.Warn("the KV tier goes without its store", "error", err)
 		return
 	}
+	stepBehind()
 	m.work(ctx)
 }
 

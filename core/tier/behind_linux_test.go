@@ -1,0 +1,29 @@
+package tier
+
+import (
+	"syscall"
+	"testing"
+)
+
+// Only the goroutine that asks for it steps behind.
+func TestStepBehind(t *testing.T) {
+	before, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the system says 20 less
+	must(t, err)
+	got := make(chan int)
+	go func() {
+		stepBehind()
+		now, _ := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+		got <- now
+	}()
+	if now := <-got; now != max(before-behindBy, 1) {
+		t.Errorf("%d, was %d", now, before)
+	}
+	after := make(chan int)
+	go func() {
+		now, _ := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+		after <- now
+	}()
+	if now := <-after; now != before {
+		t.Errorf("another goroutine has %d, was %d", now, before)
+	}
+}
