@@ -14,9 +14,10 @@
 //
 // With a Script it behaves as a real model behind a provider does: it uses the
 // folding tools it is offered (mind.go), finds its place in a history that was
-// folded (place.go), refuses what a strict provider would (strict.go), and
-// reports the usage of a prompt cache that remembers the request before
-// (bill.go). prefix.go judges what a fold left as it was.
+// folded (place.go), and reports the usage of a prompt cache that remembers the
+// request before (bill.go). With Strict, with a Script or without one, it
+// refuses what a strict provider would (strict.go). prefix.go judges what a fold
+// left as it was.
 package demo
 
 import (
