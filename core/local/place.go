@@ -94,6 +94,8 @@ func (t *ticket) find(ctx context.Context, id kv.StateIdentity, able Ability, wh
 		t.slot = sl
 		if open {
 			t.keepFirst(ctx)
+		}
+		if why == "" {
 			hit = t.lookAgain(id, hit)
 		}
 		resident := common(sl.held, t.ids)
