@@ -184,10 +184,11 @@ func (x *exhibit) unrobbed(b *tab, loot []string, before string) {
 	if after := x.everything(b); after != before {
 		b.t.Errorf("the page changed something:\n%s\nbefore\n%s", after, before)
 	}
+	b.open("/ui/") // still there, still signed in; what the browser said of the page is told by now
 	b.mu.Lock()
 	b.bad = nil // refusals and requests to elsewhere are the point
 	b.mu.Unlock()
-	b.open("/ui/") // still there, still signed in
+	b.open("/ui/sessions")
 	b.clean("after the robbery")
 }
 

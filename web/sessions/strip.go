@@ -219,8 +219,10 @@ func (sc *scale) ofTokens(tokens float64) float64 {
 	return sc.x[i-1] + part*(sc.x[i]-sc.x[i-1])
 }
 
+// spanSays begins with what stands in the span: who speaks to the page says
+// what is seen.
 func spanSays(v session.SpanView) string {
-	s := fmt.Sprintf("%s, tier %d: %s. Positions %d to %d", v.Block, v.Tier, layout.Or(v.Topic, "no topic"), v.From, v.To-1)
+	s := fmt.Sprintf("%s %s: fold of tier %d, positions %d to %d", v.Block, v.Topic, v.Tier, v.From, v.To-1)
 	if v.Tokens > 0 {
 		s += ", " + layout.Count(int64(v.Tokens)) + " tokens folded"
 	}
@@ -237,7 +239,7 @@ func spanSays(v session.SpanView) string {
 }
 
 func liveSays(v session.IntervalView) string {
-	return fmt.Sprintf("Live rows, positions %d to %d: %s tokens the model sees.", v.From, v.To-1, layout.Count(int64(v.Tokens)))
+	return fmt.Sprintf("%s live, %s tokens the model sees, positions %d to %d.", layout.Short(int64(v.Tokens)), layout.Count(int64(v.Tokens)), v.From, v.To-1)
 }
 
 func kvSays(v session.KVView) string {
@@ -270,20 +272,14 @@ func (s *strip) tickY() int         { return s.rowY() + rowHeight + 2 }
 func (s *strip) kvY() int           { return s.tickY() + tickHeight + 5 }
 func (s *strip) height() int        { return s.kvY() + kvHeight + 2 }
 
-// sums are the tokens the model sees, and those that blocks took out of the
-// view, with how many blocks did.
+// sums are the tokens the model sees and those of the history that it does not,
+// with how many blocks stand for these. A block that holds others counts what
+// it took when they were short already, so the strip itself is what is added up.
 func (s *strip) sums() (live, gone int64, blocks int) {
 	for _, v := range s.Live {
 		live += int64(v.Tokens)
 	}
-	seen := map[string]bool{}
-	for _, v := range s.Spans {
-		if v.Within == "" {
-			gone += int64(v.Tokens)
-			seen[v.Block] = true
-		}
-	}
-	return live, gone, len(seen)
+	return live, max(0, int64(s.scale.tokens)-live), len(s.blocks())
 }
 
 // saved is what the folds took off the bill so far.
@@ -299,7 +295,7 @@ func (s *strip) summary() string {
 	live, gone, blocks := s.sums()
 	out := fmt.Sprintf("%s live tokens in %s", layout.Count(live), layout.Plural(int64(len(s.Live)), "run", "runs"))
 	if blocks > 0 {
-		out += fmt.Sprintf("; %s folded away by %s", layout.Count(gone), layout.Plural(int64(blocks), "block", "blocks"))
+		out += fmt.Sprintf("; %s folded away in %s", layout.Count(gone), layout.Plural(int64(blocks), "block", "blocks"))
 	}
 	return out + "."
 }
