@@ -23,10 +23,14 @@ import (
 // The tests behind the tag desktop run the built program as a desktop sees it:
 // on a session bus and an X server of their own, with this process as the tray
 // host. They wait for conditions; patience only bounds a hang.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
-// programEnv names the built program; `go run ./build test` sets it.
-const programEnv = "HOLDFAST_PROGRAM"
+// programEnv names the built program, headlessEnv the one without a desktop;
+// `go run ./build test` sets them.
+const (
+	programEnv  = "HOLDFAST_PROGRAM"
+	headlessEnv = "HOLDFAST_HEADLESS"
+)
 
 // until waits for a condition and says what was last seen when it never holds.
 func until(t *testing.T, what string, ok func() (bool, any)) {

@@ -151,7 +151,7 @@ func TestDesktopTray(t *testing.T) {
 		t.Errorf("the item's id is %v: a panel cannot remember it", id)
 	}
 	h.same(p)
-	p.measure()
+	p.measure("with tray", 5*time.Second)
 
 	p.talk("desk", 1)
 	if got := p.lastPath("desk", 1); got != session.PathFull {
@@ -182,6 +182,9 @@ func TestDesktopTray(t *testing.T) {
 	h.same(p)
 	h.click("Quit")
 	p.ends()
+	if doors, err := filepath.Glob(filepath.Join(p.home, doorName+"*")); err != nil || len(doors) > 0 {
+		t.Errorf("files that signed a browser in are left: %q, %v", doors, err)
+	}
 }
 
 func clickBypass(t *testing.T, h *host, p *program) {
@@ -451,30 +454,57 @@ func clipboard(t *testing.T, p *program) string {
 	}
 }
 
-// measure prints what the idle program takes; nothing is asserted.
-func (p *program) measure() {
+// measure prints what the idle program takes; nothing is asserted. Processor
+// time is what the kernel ran its threads for, in nanoseconds.
+func (p *program) measure(what string, span time.Duration) {
 	p.t.Helper()
-	ticks := func() (n int64) {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-		if err != nil {
-			p.t.Fatal(err)
+	ran := func() (sum time.Duration) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			p.t.Fatal(threads, err)
 		}
-		f := strings.Fields(string(data[bytes.LastIndexByte(data, ')'):]))
-		var user, system int64
-		fmt.Sscan(f[12], &user)
-		fmt.Sscan(f[13], &system)
-		return user + system // jiffies, 1/100 s
+		for _, file := range threads {
+			data, _ := os.ReadFile(file) // a thread may just have ended
+			var ns time.Duration
+			fmt.Sscan(string(data), &ns)
+			sum += ns
+		}
+		return sum
 	}
-	const span = 5 * time.Second
-	before := ticks()
+	before, began := ran(), time.Now()
 	time.Sleep(span)
-	used := ticks() - before
+	used, took := ran()-before, time.Since(began)
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	rss := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(data)
-	p.t.Logf("with tray: resident %s KB, idle %.2f %% of a core over %v", rss[1], 100*float64(used)*0.01/span.Seconds(), span)
+	p.t.Logf("%s: resident %s KB, idle %.3f %% of a core over %v", what, rss[1], 100*used.Seconds()/took.Seconds(), took.Round(time.Second))
+}
+
+// settleTime is how long the program is left alone before it is measured as
+// idle: it gives back what starting and serving took.
+const settleTime = 12 * time.Second
+
+// TestDesktopIdle prints what the program without a desktop takes at rest: in a
+// new home, and in one with 1,000 sessions.
+func TestDesktopIdle(t *testing.T) {
+	p := newProgram(t, "", "", routeTo(answering(t)))
+	if p.path = os.Getenv(headlessEnv); p.path == "" {
+		t.Fatalf("%s does not name the program; run go run ./build test", headlessEnv)
+	}
+	p.start()
+	time.Sleep(settleTime)
+	p.measure("headless, new", 5*time.Second)
+	for i := range 1000 {
+		p.talk(fmt.Sprintf("idle-%d-", i), 1)
+	}
+	time.Sleep(settleTime)
+	p.measure("headless, 1,000 sessions", 5*time.Second)
+	if out, code := p.command("quit"); code != 0 {
+		t.Fatal(out, code)
+	}
+	p.ends()
 }
 
 // TestDesktopWithoutTray: a desktop without a tray gets the window; closing it

@@ -40,14 +40,16 @@ func (r *runner) needScreen() error {
 }
 
 // desktop runs the program as a desktop sees it: on a bus and an X server of
-// its own, with the test as its panel.
+// its own, with the test as its panel. The disk cache that the tray turns on
+// needs a local engine.
 func (r *runner) desktop() []job {
-	program := filepath.Join(r.cache, "bin", "holdfast-desktop")
-	return []job{
+	program, headless := filepath.Join(r.cache, "bin", "holdfast-desktop"), filepath.Join(r.cache, "bin", "holdfast")
+	return append(r.localEngine(), []job{
 		{"install what the desktop builds with", r.needDesktop},
 		{"install what a desktop is tested with", r.needScreen},
-		{"build the program with its desktop", func() error {
-			return r.goCmd(withCgo(), "build", "-tags", desktopTags, "-o", program, "./app")
+		{"build the program, with its desktop and without", func() error {
+			return errors.Join(r.goCmd(withCgo(), "build", "-tags", desktopTags, "-o", program, "./app"),
+				r.goCmd(noCgo(), "build", "-tags", tags, "-o", headless, "./app"))
 		}},
 		{"go vet, desktop", func() error { return r.goCmd(withCgo(), "vet", "-tags", desktopTags+",desktop", "./app", "./ui") }},
 		{"desktop", func() error {
@@ -55,10 +57,10 @@ func (r *runner) desktop() []job {
 			if err := os.MkdirAll(shots, 0o755); err != nil {
 				return err
 			}
-			env := append(withCgo(), "HOLDFAST_PROGRAM="+program, "HOLDFAST_SHOTS="+shots)
-			return r.goCmd(env, "test", "-count=1", "-v", "-timeout", "10m", "-tags", desktopTags+",desktop", "-run", "^TestDesktop", "./app", "./ui")
+			env := append(withCgo(), "HOLDFAST_PROGRAM="+program, "HOLDFAST_HEADLESS="+headless, "HOLDFAST_SHOTS="+shots)
+			return r.goCmd(env, "test", "-count=1", "-v", "-timeout", "15m", "-tags", desktopTags+",desktop", "-run", "^TestDesktop", "./app", "./ui")
 		}},
-	}
+	}...)
 }
 
 // install installs Debian packages, as root.
