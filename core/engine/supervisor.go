@@ -123,6 +123,24 @@ func (v *Supervisor) State() (now Running, failed error) {
 	return v.now, v.failed
 }
 
+// Ended waits until a life is known to have ended: its connections break a moment
+// before the system tells.
+func (v *Supervisor) Ended(ctx context.Context, life int) error {
+	for {
+		v.mu.Lock()
+		now, turn := v.now, v.turn
+		v.mu.Unlock()
+		if now.Life != life {
+			return nil
+		}
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Close ends the engine. Save what its slots hold before.
 func (v *Supervisor) Close() {
 	v.stop()

@@ -86,14 +86,16 @@ func TestK29_K41_SupervisorRestarts(t *testing.T) {
 	if !Gone(err) {
 		t.Errorf("an engine that died: %v", err)
 	}
-	for {
-		now, err := v.Running(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if now.Life == 2 && now.Client.Healthy(t.Context()) == nil {
-			break
-		}
+	if err := v.Ended(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := v.Running(t.Context()); err != nil || now.Life != 2 || now.Client.Healthy(t.Context()) != nil {
+		t.Errorf("after the end is known: %+v %v", now, err)
+	}
+	still, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := v.Ended(still, 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("a life that goes on has ended: %v", err)
 	}
 	if got := pauses(); !slices.Equal(got, []time.Duration{time.Second}) {
 		t.Errorf("paused %v", got)

@@ -83,6 +83,7 @@ type Engine struct {
 	// only looks takes life as it is.
 	mu   sync.Mutex
 	life atomic.Pointer[life] // of the engine, nil before the first contact
+	dead atomic.Int64         // the number of the life that did not answer last, 0 for none
 
 	prompts *prompts
 
@@ -162,7 +163,7 @@ func (l *life) set(change func()) {
 
 // contact is the engine's present life, made at the first contact with it.
 func (e *Engine) contact(ctx context.Context) (*life, error) {
-	run, err := e.o.Host.Running(ctx)
+	run, err := e.running(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -173,6 +174,9 @@ func (e *Engine) contact(ctx context.Context) (*life, error) {
 	}
 	props, err := run.Client.Props(ctx)
 	if err != nil {
+		if engine.Gone(err) && ctx.Err() == nil {
+			e.dead.Store(int64(run.Life))
+		}
 		return nil, err
 	}
 	l := &life{number: run.Life, client: run.Client, props: props, slots: newSlots(props.TotalSlots), dated: dated(props), closed: kv.MissStarting, quick: make(chan struct{})}
@@ -184,7 +188,27 @@ func (e *Engine) contact(ctx context.Context) (*life, error) {
 
 // lost forgets a life that does not answer any more.
 func (e *Engine) lost(l *life) {
+	e.dead.Store(int64(l.number))
 	e.life.CompareAndSwap(l, nil)
+}
+
+// noticed bounds how long the end of a process takes to be noticed.
+const noticed = 5 * time.Second
+
+// running is the host's engine, and not the one that did not answer any more: its
+// host may not know yet that it ended. One that goes on after all is taken again.
+func (e *Engine) running(ctx context.Context) (engine.Running, error) {
+	host, ok := e.o.Host.(interface {
+		Ended(ctx context.Context, life int) error
+	})
+	if dead := e.dead.Load(); ok && dead != 0 {
+		wait, cancel := context.WithTimeout(ctx, noticed)
+		defer cancel()
+		if host.Ended(wait, int(dead)) != nil && ctx.Err() == nil {
+			e.dead.CompareAndSwap(dead, 0)
+		}
+	}
+	return e.o.Host.Running(ctx)
 }
 
 // identify works out what the engine and its model are, and whether its states

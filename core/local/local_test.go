@@ -244,6 +244,40 @@ func TestK41_KV45_AnEngineGoesAway(t *testing.T) {
 	}
 }
 
+// Its host may learn of the end later than who talks to it: the request waits for
+// that, and is not sent to the dead once more.
+func TestK41_TheEndIsNoticedLate(t *testing.T) {
+	f := newFake(t, 1)
+	e := on(t, f)
+	h := &lateHost{at: f.url}
+	e.o.Host = h
+	e.life.Store(nil)
+	a := ask(t, e, "POST", "/v1/chat/completions", chatBody(false, "one"))
+	if a.status != 200 || h.asked != 1 {
+		t.Errorf("%+v, asked %d times", a, h.asked)
+	}
+}
+
+// lateHost gives an engine that has ended until somebody asks for its end.
+type lateHost struct {
+	at    string
+	asked int
+}
+
+func (h *lateHost) Running(context.Context) (engine.Running, error) {
+	if h.asked == 0 {
+		return engine.Running{Client: engine.NewClient("http://127.0.0.1:1", ""), Life: 1}, nil
+	}
+	return engine.Running{Client: engine.NewClient(h.at, ""), Life: 2}, nil
+}
+
+func (h *lateHost) Ended(_ context.Context, life int) error {
+	if life == 1 {
+		h.asked++
+	}
+	return nil
+}
+
 type hostFunc func(context.Context) (engine.Running, error)
 
 func (h hostFunc) Running(ctx context.Context) (engine.Running, error) { return h(ctx) }

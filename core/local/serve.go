@@ -46,6 +46,9 @@ func (e *Engine) attempt(r *http.Request, w clientWire, req request, call upstre
 	}
 	t, err := e.place(ctx, l, req, call, cold)
 	if err != nil {
+		if engine.Gone(err) && ctx.Err() == nil {
+			e.lost(l)
+		}
 		return nil, err
 	}
 	resp, err := l.client.Post(ctx, "/v1/chat/completions", forwarded(r.Header), t.body(req))
