@@ -377,7 +377,3 @@ func mustBody(t *testing.T, messages []map[string]any) []byte {
 	}
 	return body
 }
-
-func tierQuery(h *house, id kv.StateIdentity, ids []kv.Token) tier.Query {
-	return tier.Query{Model: h.identified().model, State: id, Tokens: ids}
-}

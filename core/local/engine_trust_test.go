@@ -15,6 +15,7 @@ import (
 
 	"holdfast/core/engine"
 	"holdfast/core/kv"
+	"holdfast/core/tier"
 	"holdfast/core/usage"
 )
 
@@ -262,4 +263,8 @@ func (h *house) wave(t *testing.T, n int, messages []map[string]any) {
 	if different := slices.Compact(texts); len(different) != 1 {
 		t.Errorf("answers %q", different)
 	}
+}
+
+func tierQuery(h *house, id kv.StateIdentity, ids []kv.Token) tier.Query {
+	return tier.Query{Model: h.identified().model, State: id, Tokens: ids}
 }
