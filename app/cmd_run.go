@@ -24,17 +24,22 @@ func (c *cli) runCommand() *cobra.Command {
 		}
 	}
 	cmd := &cobra.Command{
-		Use: "run <" + strings.Join(names, "|") + "> [-- args]", Short: "Start an agent that is pointed here, changing none of its files",
+		Use: "run <" + strings.Join(names, "|") + "> [args]", Short: "Start an agent that is pointed here, changing none of its files",
 		Long: "Starts Holdfast if it does not run, and the agent with its base URL set by environment or flags.\n" +
 			"An agent that was pointed elsewhere still gets there, through Holdfast. Exits with the agent's own code.",
 		ValidArgs: names, Args: cobra.MinimumNArgs(1),
 	}
+	cmd.Flags().SetInterspersed(false) // what follows the agent's name is the agent's
 	cmd.RunE = c.do(func(ctx context.Context, args []string) error {
 		agent, ok := client.Find(args[0])
 		if !ok || agent.Program == "" {
 			return &Fault{Code: exitUsage, What: "there is no agent named " + args[0], Hint: "it is one of " + strings.Join(names, ", ")}
 		}
-		return c.runAgent(ctx, agent, args[1:])
+		rest := args[1:]
+		if len(rest) > 0 && rest[0] == "--" { // before the agent's own, as other starters want it
+			rest = rest[1:]
+		}
+		return c.runAgent(ctx, agent, rest)
 	})
 	return cmd
 }

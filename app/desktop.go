@@ -30,7 +30,7 @@ func (c *cli) desktop(ctx context.Context, o AppOptions, hidden bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "proxy      %s\ninspector  http://%s\n", a.BaseURL(), a.Inspector)
+	c.printServing(a)
 	return c.underTray(ctx, a, hidden)
 }
 

@@ -73,6 +73,12 @@ func (c *cli) serve(ctx context.Context, o AppOptions) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "proxy      %s\ninspector  http://%s\nnext       holdfast run claude, or another agent; holdfast open shows what it does\n", a.BaseURL(), a.Inspector)
+	c.printServing(a)
 	return errors.Join(a.Run(ctx), a.Close())
+}
+
+// printServing tells the terminal where things are and what to do next.
+func (c *cli) printServing(a *App) {
+	fmt.Fprintf(c.out, "proxy      %s\ninspector  http://%s\nnext       holdfast run claude, or another agent; holdfast open shows what it does\n",
+		a.BaseURL(), a.Inspector)
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"holdfast/core/config"
 	"holdfast/core/content"
@@ -146,6 +147,15 @@ func (a *API) serve(h handler) http.HandlerFunc {
 	}
 }
 
+// notKept is the reason alone, for a person.
+func notKept(err error) string {
+	_, why, known := strings.Cut(err.Error(), session.ErrNotKept.Error()+": ")
+	if !known {
+		return "These bytes were not kept."
+	}
+	return "These bytes were not kept: " + why + "."
+}
+
 // ErrOverridden is returned by Settings.Change for a field that the environment
 // or a flag decides.
 var ErrOverridden = errors.New("api: the environment or a flag decides this setting")
@@ -159,9 +169,9 @@ func ProblemOf(err error) *guard.Problem {
 		return p
 	case errors.Is(err, session.ErrUnknown):
 		return &guard.Problem{Status: http.StatusNotFound, Code: "unknown",
-			Title: "It is not in the ledger.", Hint: "It was deleted, or the id is mistyped; list the sessions to see what there is."}
+			Title: "What was asked for is not in the ledger.", Hint: "It was deleted, or the id is mistyped; list the sessions to see what there is."}
 	case errors.Is(err, session.ErrNotKept):
-		return &guard.Problem{Status: http.StatusGone, Code: "not_kept", Title: err.Error(),
+		return &guard.Problem{Status: http.StatusGone, Code: "not_kept", Title: notKept(err),
 			Hint: "Size and hash are still in the turn; the bytes cannot come back."}
 	case errors.Is(err, ErrOverridden):
 		return &guard.Problem{Status: http.StatusConflict, Code: "overridden", Title: err.Error(),
