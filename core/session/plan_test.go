@@ -164,7 +164,9 @@ func (p *program) step() (row int, bad complaints) {
 	bad = append(bad, p.follow(before, &al, msgs, create)...)
 	var replaced []int64
 	for _, r := range al.Replaced {
-		replaced = append(replaced, before.List[r.Stored].N)
+		if e := before.List[r.Stored]; !al.Restamps() || !reasoningKeys[e.Key] { // a re-stamp leaves a fold that lost reasoning alone
+			replaced = append(replaced, e.N)
+		}
 	}
 	bad = append(bad, p.blocks(replaced)...)
 	bad = append(bad, p.compare()...)
