@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"holdfast/core/chain"
 	"holdfast/core/config"
 	"holdfast/core/seed"
 	"holdfast/core/session"
@@ -455,6 +457,8 @@ func foldBatch(t *testing.T, seed uint64, programs int, total *tally) {
 		cfg := *g.cfg
 		cfg.Fold.Economics, cfg.Fold.GrowthTokens = false, foldGrowth
 		g.cfg = &cfg
+		g.options = func(o *chain.Options) { o.Log = slog.New(noFailedCall{o.Log.Handler(), t}) }
+		g.restart()
 	}
 	for s := seed; s < seed+uint64(programs); s++ {
 		p := &folder{player: player{t: t, g: g, r: rand.New(rand.NewPCG(s, 0)), seed: s, mode: config.On, pad: 500, next: int(s%1e6) * 1000}, twin: twin, count: &tally{}}
@@ -464,6 +468,19 @@ func foldBatch(t *testing.T, seed uint64, programs int, total *tally) {
 	}
 	g.forget()
 	twin.forget()
+}
+
+// noFailedCall is a log in which no call of our tools may fail.
+type noFailedCall struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (h noFailedCall) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "call of our own tools failed") {
+		h.t.Errorf("%s", r.Message)
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // foldGrowth is small enough for reminders to be given in a short program.
