@@ -160,7 +160,7 @@ func (p *planner) alignKernel() {
 	if next.Structure == p.st.Kernel.Structure && !p.edited() {
 		return
 	}
-	named := namedBy(append(slices.Clone(p.events), events...), &next)
+	named := namedBy(append(slices.Clone(p.events), events...), elems, &next)
 	if p.sync(elems, &next, named) != nil { // rows and kernel no longer agree: new rows will
 		p.abandon()
 	}
@@ -226,7 +226,7 @@ func (p *planner) fold(k Kernel) error {
 		return err
 	}
 	if len(k.Events) > 0 {
-		if err := p.sync(elems, &k.State, namedBy(k.Events, &k.State)); err != nil {
+		if err := p.sync(elems, &k.State, namedBy(k.Events, elems, &k.State)); err != nil {
 			return err
 		}
 	}
@@ -267,19 +267,23 @@ func addressed(elems []fold.Element, k *Kernel) error {
 	return nil
 }
 
-// namedBy are the elements that events may change. A block names all that it
-// covers: a witness has only what the client's list holds, and the rows also
-// hold what the client removed.
-func namedBy(events []fold.Event, k *fold.State) map[int64]bool {
-	named := map[int64]bool{}
+// namedBy are the elements that events may change. A witness has only what the
+// client's list holds; what the client removed before, the block of the event
+// names, as the rows still hold it.
+func namedBy(events []fold.Event, elems []fold.Element, k *fold.State) map[int64]bool {
+	named, removed := map[int64]bool{}, map[int64]bool{}
+	for i := range elems {
+		removed[elems[i].N] = elems[i].Removed
+	}
 	for i := range events {
 		for _, n := range events[i].Elems {
 			named[n] = true
 		}
-		if b := events[i].Block; b != 0 && k.Block(b) != nil {
-			for _, n := range k.Effective(b) {
-				named[n] = true
-			}
+		if k.Block(events[i].Block) == nil {
+			continue
+		}
+		for _, n := range k.Effective(events[i].Block) {
+			named[n] = named[n] || removed[n]
 		}
 	}
 	return named
