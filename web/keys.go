@@ -17,7 +17,7 @@ func KeyTable() []KeyCase {
 		{Page: overview, Press: "? Escape", Focus: "body"},
 		{Page: overview, Press: "/", Focus: "#jump"},
 		{Page: overview, Press: "/ Escape", Focus: "body"},
-		{Page: overview, Press: "j", Focus: "#o-clients ~ * a, .bare-table a"},
+		{Page: overview, Press: "j", Focus: ".row-title"},
 		{Page: overview, Press: "g s", At: "/ui/sessions"},
 		{Page: sessions, Press: "g o", At: "/ui/"},
 		{Page: sessions, Press: "/", Focus: "main input[name=q]"},
