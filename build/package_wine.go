@@ -50,22 +50,21 @@ func (p *packaging) needWine() error {
 
 // checkWineFiles runs the tests of who may use a file as a Windows program.
 func (p *packaging) checkWineFiles() error {
-	test := filepath.Join(p.stage, "durable.test.exe")
-	err := p.goCmd(append(noCgo(), "GOOS=windows", "GOARCH=amd64"), "test", "-c", "-o", test, "./storage/durable")
-	if err != nil {
-		return err
-	}
-	return p.wine(test, "-test.v", "-test.run", "^(TestPrivate|TestOneEntry|TestWriteFile)$")
+	return p.wineTest("./storage/durable", "^(TestPrivate|TestOneEntry|TestWriteFile)$")
 }
 
 // checkWineEngine runs the test that an engine ends with us as a Windows program.
 func (p *packaging) checkWineEngine() error {
-	test := filepath.Join(p.stage, "engine.test.exe")
-	err := p.goCmd(append(noCgo(), "GOOS=windows", "GOARCH=amd64"), "test", "-c", "-o", test, "./core/engine")
-	if err != nil {
+	return p.wineTest("./core/engine", "^TestLeash$")
+}
+
+// wineTest runs tests of a package as a Windows program.
+func (p *packaging) wineTest(dir, run string) error {
+	test := filepath.Join(p.stage, filepath.Base(dir)+".test.exe")
+	if err := p.goCmd(append(noCgo(), "GOOS=windows", "GOARCH=amd64"), "test", "-c", "-o", test, dir); err != nil {
 		return err
 	}
-	return p.wine(test, "-test.v", "-test.run", "^TestLeash$")
+	return p.wine(test, "-test.v", "-test.run", run)
 }
 
 // checkWine installs, uses and uninstalls the Windows programs.

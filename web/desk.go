@@ -143,35 +143,15 @@ func (s cacheSource) KV() kv.Status {
 	return s.API.Tier.Status()
 }
 
-// diary is what a tier remembers beside its status.
-type diary interface {
-	Written() (today, limit kv.Bytes)
-	Mismatch() (fields []string, at time.Time)
-}
-
 // Written is what was written today, and the day's cap.
-func (s cacheSource) Written() (today, limit kv.Bytes) {
-	if d, ok := s.API.Tier.(diary); ok {
-		return d.Written()
-	}
-	return 0, kv.Bytes(s.Config().KV.Disk.DailyWriteCap.Bytes())
-}
+func (s cacheSource) Written() (today, limit kv.Bytes) { return s.API.Tier.Written() }
 
 // Mismatch is in what an engine differed from the one that stored a prompt.
-func (s cacheSource) Mismatch() (fields []string, at time.Time) {
-	if d, ok := s.API.Tier.(diary); ok {
-		return d.Mismatch()
-	}
-	return nil, time.Time{}
-}
+func (s cacheSource) Mismatch() (fields []string, at time.Time) { return s.API.Tier.Mismatch() }
 
-// Title is what a session is called; one that is gone has no title.
-func (s cacheSource) Title(ctx context.Context, id string) string {
-	v, err := s.Ledger.Session(ctx, id)
-	if err != nil {
-		return ""
-	}
-	return v.Title
+// Titles is what sessions are called.
+func (s cacheSource) Titles(ctx context.Context, ids []string) (map[string]string, error) {
+	return s.Ledger.Titles(ctx, ids)
 }
 
 // Dry is what the next prune would do.

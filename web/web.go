@@ -30,6 +30,7 @@ type Ledger interface {
 	TotalsByClient(ctx context.Context) ([]session.GroupTotals, error)
 	DegradesPage(ctx context.Context, q session.DegradeQuery) ([]session.DegradeView, int, error)
 	DegradeCounts(ctx context.Context, since int64) (session.DegradeCounts, error)
+	Titles(ctx context.Context, ids []string) (map[string]string, error)
 }
 
 // Options are the listener's neighbours.

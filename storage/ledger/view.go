@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -77,6 +78,22 @@ func (d *DB) Session(ctx context.Context, ledger string) (v session.SessionView,
 		return err
 	})
 	return v, err
+}
+
+// Titles is what sessions are called; one that is gone has no title.
+func (d *DB) Titles(ctx context.Context, ids []string) (titles map[string]string, err error) {
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	titles = map[string]string{}
+	err = d.view(ctx, "titles", func(ctx context.Context, c *conn) error {
+		return c.query(ctx, "SELECT ledger_id, title FROM session WHERE deleting IS NULL AND ledger_id IN (SELECT value FROM json_each(?))", func(r *row) error {
+			titles[r.text(0)] = r.text(1)
+			return nil
+		}, string(list))
+	})
+	return titles, err
 }
 
 // Long lists the sessions seen since a time that are longer than their window

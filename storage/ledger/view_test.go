@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -74,6 +75,27 @@ func TestViews(t *testing.T) {
 	b, _ := json.Marshal(again)
 	if !bytes.Equal(a, b) {
 		t.Errorf("evidence after a restart\n%s, before\n%s", b, a)
+	}
+}
+
+// TestTitles names the sessions that are there and leaves out those that are
+// gone, that never were and the id of a record without a session.
+func TestTitles(t *testing.T) {
+	ctx := context.Background()
+	d, _ := scripted(t, 1)
+	v, err := d.Session(ctx, "l_s")
+	must(t, err)
+	got, err := d.Titles(ctx, []string{"l_s", "l_s", "", "l_never"})
+	must(t, err)
+	if want := map[string]string{"l_s": v.Title}; v.Title == "" || !maps.Equal(got, want) {
+		t.Errorf("titles %v, want %v", got, want)
+	}
+	must(t, d.Delete(ctx, "l_s"))
+	if got, err = d.Titles(ctx, []string{"l_s"}); err != nil || len(got) != 0 {
+		t.Errorf("titles of a session that is gone %v, %v", got, err)
+	}
+	if got, err = d.Titles(ctx, nil); err != nil || len(got) != 0 {
+		t.Errorf("titles of none %v, %v", got, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"holdfast/core/guard"
 	"holdfast/core/kv"
@@ -15,6 +16,11 @@ import (
 // Tier is what the KV routes read and change.
 type Tier interface {
 	Status() kv.Status
+	// Written is how many bytes were written today, and the day's cap.
+	Written() (today, limit kv.Bytes)
+	// Mismatch is in which fields of its identity an engine differed, the last
+	// time that was why a prompt got nothing.
+	Mismatch() (fields []string, at time.Time)
 	Prune(ctx context.Context, r tier.PruneRequest) (tier.Pruned, error)
 	Clear(ctx context.Context, model *kv.ModelIdentity, dryRun bool) (tier.Pruned, error)
 	Verify(ctx context.Context, model *kv.ModelIdentity) (tier.Verification, error)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"holdfast/core/content"
 	"holdfast/core/kv"
@@ -33,6 +34,10 @@ func (s *store) Status() kv.Status {
 	out.Usage.UsedBytes = 1000
 	return out
 }
+
+func (s *store) Written() (today, limit kv.Bytes) { return 0, 0 }
+
+func (s *store) Mismatch() (fields []string, at time.Time) { return nil, time.Time{} }
 
 func (s *store) Prune(_ context.Context, r tier.PruneRequest) (tier.Pruned, error) {
 	s.asked = fmt.Sprint("prune dry=", r.DryRun)

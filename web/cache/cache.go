@@ -27,8 +27,8 @@ type Source interface {
 	// Mismatch is in which fields of its identity an engine differed, the last
 	// time that was why a prompt got nothing.
 	Mismatch() (fields []string, at time.Time)
-	// Title is what a session is called, "" when it is gone.
-	Title(ctx context.Context, id string) string
+	// Titles is what sessions are called; one that is gone has no title.
+	Titles(ctx context.Context, ids []string) (map[string]string, error)
 }
 
 // Pages makes this page.
@@ -83,14 +83,15 @@ func (p *Pages) Cache(r *http.Request) (layout.Page, error) {
 	m.today, m.cap = p.Source.Written()
 	m.differs, m.differT = p.Source.Mismatch()
 	m.list()
-	m.titles = map[string]string{}
+	var ids []string
 	for _, e := range m.rows {
-		for _, id := range e.Sessions {
-			m.titles[id] = p.Source.Title(r.Context(), id)
-		}
+		ids = append(ids, e.Sessions...)
+	}
+	var err error
+	if m.titles, err = p.Source.Titles(r.Context(), ids); err != nil {
+		return layout.Page{}, err
 	}
 	if m.here.Get("dry") != "" {
-		var err error
 		if m.plan, err = p.Source.Dry(r.Context()); err != nil {
 			return layout.Page{}, err
 		}

@@ -23,8 +23,8 @@ func (f fixed) Written() (today, limit kv.Bytes) { return 3 << 30, 64 << 30 }
 func (f fixed) Mismatch() (fields []string, at time.Time) {
 	return []string{"cache-type-k"}, time.UnixMilli(1_799_999_940_000)
 }
-func (f fixed) Title(_ context.Context, id string) string {
-	return map[string]string{"l1": "port the parser"}[id]
+func (f fixed) Titles(context.Context, []string) (map[string]string, error) {
+	return map[string]string{"l1": "port the parser"}, nil
 }
 
 func drawn(t *testing.T, s kv.Status, target string) string {

@@ -5,7 +5,6 @@ package degrades
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -18,7 +17,7 @@ type Source interface {
 	DegradesPage(ctx context.Context, q session.DegradeQuery) ([]session.DegradeView, int, error)
 	DegradeCounts(ctx context.Context, since int64) (session.DegradeCounts, error)
 	FindSessions(ctx context.Context, q session.SessionQuery) ([]session.SessionView, int, error)
-	Session(ctx context.Context, id string) (session.SessionView, error)
+	Titles(ctx context.Context, ids []string) (map[string]string, error)
 }
 
 // Pages makes this page.
@@ -61,7 +60,11 @@ func (p *Pages) List(r *http.Request) (layout.Page, error) {
 	if m.counts, err = p.Source.DegradeCounts(r.Context(), 0); err != nil {
 		return layout.Page{}, err
 	}
-	if m.titles, err = p.titles(r.Context(), m.rows); err != nil {
+	var ids []string
+	for _, d := range m.rows {
+		ids = append(ids, d.Session)
+	}
+	if m.titles, err = p.Source.Titles(r.Context(), ids); err != nil {
 		return layout.Page{}, err
 	}
 	if m.open, err = p.breakers(r.Context(), m.now); err != nil {
@@ -69,22 +72,6 @@ func (p *Pages) List(r *http.Request) (layout.Page, error) {
 	}
 	m.pages = layout.Paging{Here: m.here, Page: q.Page, Size: pageSize, Total: total, What: "steps down"}
 	return layout.Page{Title: "Degrades", Section: "degrades", Body: page(m)}, nil
-}
-
-// titles names the sessions of some steps down.
-func (p *Pages) titles(ctx context.Context, rows []session.DegradeView) (map[string]string, error) {
-	out := map[string]string{}
-	for _, d := range rows {
-		if _, ok := out[d.Session]; ok || d.Session == "" {
-			continue
-		}
-		v, err := p.Source.Session(ctx, d.Session)
-		if err != nil && !errors.Is(err, session.ErrUnknown) {
-			return nil, err
-		}
-		out[d.Session] = v.Title
-	}
-	return out, nil
 }
 
 // breakers lists the sessions whose breaker is not closed.

@@ -61,6 +61,17 @@ const (
 	Quiet = "quiet"
 )
 
+// savedTone is that of a sum saved, or lost.
+func savedTone(sum float64) string {
+	switch {
+	case sum > 0:
+		return Good
+	case sum < 0:
+		return Warn
+	}
+	return Quiet
+}
+
 // Section is one entry of the navigation; Press follows g. Text begins with the
 // one word that stays where there is no room.
 type Section struct{ ID, Text, URL, Press string }

@@ -124,23 +124,3 @@ func groupTone(state string, faults int64) string {
 	}
 	return layout.Warn
 }
-
-// savedWord names what folding did to the bill.
-func savedWord(m model) string {
-	if m.sum.Saved < 0 {
-		return "Spent on folds so far"
-	}
-	return "Saved by folding"
-}
-
-func savedTone(m model) string {
-	switch {
-	case m.sum.Saved > 0:
-		return layout.Good
-	case m.sum.Saved < 0:
-		return layout.Warn
-	}
-	return layout.Quiet
-}
-
-func abs(f float64) float64 { return max(f, -f) }

@@ -283,7 +283,7 @@ func (s *strip) sums() (live, gone int64, blocks int) {
 }
 
 // saved is what the folds took off the bill so far.
-func (s *strip) savedSoFar() (sum float64) {
+func (s *strip) saved() (sum float64) {
 	for _, b := range s.blocks() {
 		sum += b.Saved.Realised
 	}
@@ -298,21 +298,4 @@ func (s *strip) summary() string {
 		out += fmt.Sprintf("; %s folded away in %s", layout.Count(gone), layout.Plural(int64(blocks), "block", "blocks"))
 	}
 	return out + "."
-}
-
-func savedWord(saved float64) string {
-	if saved < 0 {
-		return "Spent on folds so far"
-	}
-	return "Saved so far"
-}
-
-func savedTone(saved float64) string {
-	switch {
-	case saved > 0:
-		return layout.Good
-	case saved < 0:
-		return layout.Warn
-	}
-	return layout.Quiet
 }

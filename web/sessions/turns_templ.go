@@ -156,15 +156,15 @@ func turnsPage(h head, l turnList) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = swatch("st-own4", "Holdfast's own stages").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = layout.Swatch("st-own4", "Holdfast's own stages", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = swatch("st-wait", "upstream to first token").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = layout.Swatch("st-wait", "upstream to first token", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = swatch("st-stream", "stream").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = layout.Swatch("st-stream", "stream", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
