@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,12 +43,31 @@ const emptyNote = "The conversation history was tidied up."
 // in: own calls are answered here and never seen by the client. It is an
 // io.Reader of the client's bytes, so that the relay is the same for every
 // reply.
+//
+// As long as the first round holds nothing back, the relay itself reads it
+// through the loop: most replies call no tool of ours, and a goroutine with a
+// pipe between would cost each of their chunks two switches. From there on,
+// when the client has to be kept awake, the rounds run in a goroutine of their
+// own.
 type loop struct {
 	c      *Chain
 	x      *Exchange
 	ctx    context.Context
 	stream bool
-	out    *io.PipeWriter
+
+	// body is the round being read, reply what it has told so far.
+	body  io.ReadCloser
+	reply wire.Reply
+	buf   []byte
+
+	// ready are bytes for the client that the relay has not taken yet, end how
+	// the reply ended, nil before: the relay's own, until piped.
+	ready bytes.Buffer
+	end   error
+	// piped gives the client's bytes once the rounds run by themselves; out is
+	// its other end.
+	piped *io.PipeReader
+	out   *io.PipeWriter
 
 	// mu guards wire and what is written to out, which the keep-alive shares.
 	mu   sync.Mutex
@@ -85,12 +105,10 @@ func (c *Chain) looped(ctx context.Context, x *Exchange, resp *http.Response) *h
 	if err != nil {
 		return nil
 	}
-	r, w := io.Pipe()
-	l := &loop{c: c, x: x, ctx: ctx, stream: stream, out: w, spoke: time.Now(),
+	l := &loop{c: c, x: x, ctx: ctx, stream: stream, body: body, reply: x.codec.Reply(stream), buf: make([]byte, 32<<10),
 		wire: codec.Loop(stream, wire.LoopOptions{Own: x.ownTools(), Note: emptyNote})}
 	x.loop = l
-	go l.run(body)
-	return plainReply(resp, r, stream)
+	return plainReply(resp, l, stream)
 }
 
 // plainReply is a reply whose body is r, of no known length and encoding. One
@@ -127,75 +145,138 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// run walks the rounds and closes the reply; a broken helper cuts it.
-func (l *loop) run(body io.ReadCloser) {
-	stop := l.keepAwake()
-	defer stop()
-	defer func() {
-		if p := recover(); p != nil {
-			l.c.log.Error("the tool loop failed", "turn", l.x.id, "panic", fmt.Sprint(p))
-			l.out.CloseWithError(fmt.Errorf("internal: %T", p))
-		}
-	}()
-	l.out.CloseWithError(l.walk(body))
+// Read gives the client's bytes as they come.
+func (l *loop) Read(p []byte) (int, error) {
+	for l.ready.Len() == 0 && l.end == nil && l.piped == nil {
+		l.step()
+	}
+	switch {
+	case l.ready.Len() > 0:
+		return l.ready.Read(p)
+	case l.end != nil:
+		return 0, l.end
+	}
+	return l.piped.Read(p)
 }
 
-// walk takes one round after the other. Its error is that the upstream broke
-// off in the first: the client is to see that as it was.
-func (l *loop) walk(body io.ReadCloser) error {
+// step takes the next bytes of the first round, or its end. A stream in which
+// something is held is left to a goroutine.
+func (l *loop) step() {
+	defer func() {
+		if p := recover(); p != nil {
+			l.end = l.broken(p)
+		}
+	}()
+	over, err := l.take()
+	switch {
+	case over:
+		l.endFirst(err)
+	case l.ready.Len() == 0 && l.stream:
+		l.goOn(func() error { return l.walk(l.closeRound(l.feed())) })
+	}
+}
+
+// endFirst ends the first round where it was read.
+func (l *loop) endFirst(err error) {
+	round, err := l.closeRound(err)
+	if last, err := l.last(&round, err); last {
+		l.end = cmp.Or(err, io.EOF)
+		return
+	}
+	l.goOn(func() error { return l.walk(round, nil) })
+}
+
+// goOn runs the rest of the reply in a goroutine and closes it; a broken helper
+// cuts it.
+func (l *loop) goOn(rest func() error) {
+	l.piped, l.out = io.Pipe()
+	l.spoke, l.held = time.Now(), true
+	go func() {
+		stop := l.keepAwake()
+		defer stop()
+		defer func() {
+			if p := recover(); p != nil {
+				l.out.CloseWithError(l.broken(p))
+			}
+		}()
+		l.out.CloseWithError(rest())
+	}()
+}
+
+func (l *loop) broken(p any) error {
+	l.c.log.Error("the tool loop failed", "turn", l.x.id, "panic", fmt.Sprint(p))
+	return fmt.Errorf("internal: %T", p)
+}
+
+// walk goes on from a round that has ended, one round after the other. Its
+// error is that the upstream broke off in the first: the client is to see that
+// as it was.
+func (l *loop) walk(round wire.Round, err error) error {
 	for {
-		err := l.feed(body)
-		body.Close()
-		round := l.close()
-		if err != nil && len(l.x.rounds) == 1 {
+		if last, err := l.last(&round, err); last {
 			return err
-		}
-		if round.Cut && len(l.x.rounds) > 1 {
-			l.fail("api_error", "the reply broke off")
-			return nil
-		}
-		if round.Cut || len(round.Own) == 0 {
-			return nil
 		}
 		if !l.goesOn(round) {
 			l.finish()
 			return nil
 		}
 		l.next()
-		if body = l.request(); body == nil {
+		if l.body = l.request(); l.body == nil {
 			return nil
 		}
+		l.reply = l.x.codec.Reply(l.stream)
+		round, err = l.closeRound(l.feed())
 	}
+}
+
+// last reports whether a round whose body ended with err is the end of the
+// reply.
+func (l *loop) last(round *wire.Round, err error) (bool, error) {
+	switch first := len(l.x.rounds) == 1; {
+	case err != nil && first:
+		return true, err
+	case round.Cut && !first:
+		l.fail("api_error", "the reply broke off")
+	}
+	return round.Cut || len(round.Own) == 0, nil
 }
 
 // feed passes one round's bytes through the wire's loop to the client. The
 // bytes that end a later round are held until the body has ended, for a moment
 // at most: what was private must be kept before the client can go on.
-func (l *loop) feed(body io.ReadCloser) error {
-	reply := l.x.codec.Reply(l.stream)
-	var end *time.Timer
+func (l *loop) feed() error {
+	body, end := l.body, (*time.Timer)(nil)
 	defer func() {
 		if end != nil {
 			end.Stop()
 		}
 	}()
-	buf := make([]byte, 32<<10)
 	for {
-		n, err := body.Read(buf)
-		if n > 0 {
-			reply.Write(buf[:n])
-			l.pass(buf[:n])
-			if end == nil && len(l.rounds) > 0 && reply.Info().Terminal {
-				end = time.AfterFunc(lastWords, func() { body.Close() })
-			}
+		over, err := l.take()
+		if end == nil && len(l.rounds) > 0 && l.reply.Info().Terminal {
+			end = time.AfterFunc(lastWords, func() { body.Close() })
 		}
 		switch {
-		case err == io.EOF || err != nil && reply.Info().Terminal && end != nil:
+		case over && err != nil && l.reply.Info().Terminal && end != nil:
 			return nil
-		case err != nil:
+		case over:
 			return err
 		}
 	}
+}
+
+// take reads the round's next bytes and passes them on; over says that they
+// were the last, err how the body broke off.
+func (l *loop) take() (over bool, err error) {
+	n, err := l.body.Read(l.buf)
+	if n > 0 {
+		l.reply.Write(l.buf[:n])
+		l.pass(l.buf[:n])
+	}
+	if err == io.EOF {
+		return true, nil
+	}
+	return err != nil, err
 }
 
 // pass feeds bytes and gives the client what comes out; a later round's last
@@ -214,12 +295,18 @@ func (l *loop) emit(b []byte) {
 	if len(b) == 0 {
 		return
 	}
+	if l.out == nil {
+		l.ready.Write(b)
+		return
+	}
 	l.spoke = time.Now()
 	_, _ = l.out.Write(b)
 }
 
-// close ends a round and takes its report into the books.
-func (l *loop) close() wire.Round {
+// closeRound ends a round whose body ended with err, takes its report into the
+// books and hands err on.
+func (l *loop) closeRound(err error) (wire.Round, error) {
+	l.body.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out, round := l.wire.Close()
@@ -231,7 +318,7 @@ func (l *loop) close() wire.Round {
 	}
 	l.emit(out)
 	l.held = len(round.Own) > 0
-	return round
+	return round, err
 }
 
 // keptRound is a round whose bytes outlive the next call of the loop.
