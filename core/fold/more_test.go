@@ -206,3 +206,25 @@ func TestC34_PayloadsAreNoText(t *testing.T) {
 		t.Errorf("an image is cut as if it were text: %+v", k.st.Overlays)
 	}
 }
+
+// The tail that a view shows as protected is the one that folds leave alone.
+func TestTailFrom(t *testing.T) {
+	for _, window := range []usage.Tokens{0, 8_000, 32_000, 200_000} {
+		for rounds := range 12 {
+			k := newTalk(t).system("s").user("go").rounds(rounds, 300+700*rounds)
+			p := newPicture(k.elems, &k.st)
+			lim := Limits{Window: window}.filled()
+			guards, sizes := p.guards(&lim), make([]usage.Tokens, len(k.elems))
+			for i := range sizes {
+				sizes[i] = p.weight(i)
+			}
+			from := TailFrom(sizes, window)
+			if i := slices.Index(guards[from:], free); i >= 0 {
+				t.Errorf("window %d, %d rounds: %d may be folded, the tail is said to begin at %d", window, rounds, from+i, from)
+			}
+			if from > 0 && (guards[from-1] == guardRecent || guards[from-1] == guardTail) {
+				t.Errorf("window %d, %d rounds: %d is protected, the tail is said to begin at %d", window, rounds, from-1, from)
+			}
+		}
+	}
+}

@@ -184,6 +184,21 @@ const (
 // recent are the last tokens that stay as they are.
 func (l *Limits) recent() usage.Tokens { return min(recentTokens, l.at(recentPercent)) }
 
+// TailFrom is where the soft protection of the end begins in a view of elements
+// with these sizes, in a window of so many tokens; 0 for the default. A request
+// that keeps much of a small window for its reply protects less.
+func TailFrom(sizes []usage.Tokens, window usage.Tokens) int {
+	lim := Limits{Window: window}.filled()
+	var tokens usage.Tokens
+	for i := len(sizes) - 1; i >= 0; i-- {
+		tokens += sizes[i]
+		if len(sizes)-i > recentElements && tokens > lim.recent() {
+			return i + 1
+		}
+	}
+	return 0
+}
+
 // guards says for each place why it is left alone. A call and its result are
 // guarded together by their group.
 func (p *picture) guards(lim *Limits) []guard {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 
 	"holdfast/core/fold"
 	"holdfast/core/session"
@@ -173,8 +174,9 @@ func (d *DB) TurnPoints(ctx context.Context, ledger string, limit int) (out []se
 		where = "?1 = ''"
 	}
 	err = d.view(ctx, "points", func(ctx context.Context, c *conn) error {
-		return c.query(ctx, `SELECT * FROM (SELECT id, at, input, cached, cache_write, output, source, bytes_in, bytes_out, prefix_same, path,
-			gate, cost_micros, priced, first_change IS NOT NULL, rounds FROM turn WHERE `+where+` ORDER BY id DESC LIMIT ?2) ORDER BY 1`, func(r *row) error {
+		defer func() { slices.Reverse(out) }()
+		return c.query(ctx, `SELECT id, at, input, cached, cache_write, output, source, bytes_in, bytes_out, prefix_same, path,
+			gate, cost_micros, priced, first_change IS NOT NULL, rounds FROM turn WHERE `+where+` ORDER BY id DESC LIMIT ?2`, func(r *row) error {
 			out = append(out, session.TurnPoint{ID: r.num(0), At: r.num(1),
 				Usage: usage.Usage{Input: usage.Tokens(r.num(2)), Cached: usage.Tokens(r.num(3)),
 					CacheWrite: usage.Tokens(r.num(4)), Output: usage.Tokens(r.num(5)), Source: usage.Source(r.text(6))},

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -124,63 +125,112 @@ func (d *DB) Coverage(ctx context.Context, ledger string) (v session.CoverageVie
 		if err != nil {
 			return err
 		}
-		if err := liveRuns(ctx, c, &h, &v); err != nil {
+		places, err := placesOf(ctx, c, &h)
+		if err != nil {
 			return err
 		}
+		live := liveOf(places)
+		liveRuns(live, &v)
 		if err := checkpoints(ctx, c, &h, &k, &v); err != nil {
 			return err
 		}
-		return consumed(ctx, c, &h, &k, &v)
+		consumed(&h, &k, places, &v)
+		v.ProtectedFrom = protectedFrom(&h, &k, live)
+		return nil
 	})
 	return v, err
 }
 
-// consumed adds the spans of blocks that others hold, behind those that stand
-// in the view. Where each element is, is read only if there are any.
-func consumed(ctx context.Context, c *conn, h *session.Head, k *fold.State, v *session.CoverageView) error {
-	held := func(b fold.Block) bool { return b.Status == fold.Consumed }
-	if !slices.ContainsFunc(k.Blocks, held) {
+// place is where an element stands in the view, or stood.
+type place struct {
+	pos, elem int64
+	tokens    usage.Tokens
+	active    bool
+}
+
+// placesOf are the places of an epoch's elements in order of arrival, carriers
+// apart. Rows and elements are read as they lie: looking each up by its place,
+// and its element, is several times slower once there are thousands.
+func placesOf(ctx context.Context, c *conn, h *session.Head) (out []place, err error) {
+	tokens := map[int64]usage.Tokens{}
+	err = c.query(ctx, "SELECT n, tokens FROM element WHERE ledger_id = ?", func(r *row) error {
+		tokens[r.num(0)] = usage.Tokens(r.num(1))
 		return nil
+	}, h.Ledger)
+	if err != nil {
+		return nil, err
 	}
-	pos := map[int64]int64{}
-	err := c.query(ctx, "SELECT elem, pos FROM snap_rows WHERE ledger_id = ? AND epoch = ? AND kind <> 'carrier'", func(r *row) error {
-		pos[r.num(0)] = r.num(1)
+	err = c.query(ctx, "SELECT pos, elem, active FROM snap_rows WHERE ledger_id = ? AND epoch = ? AND kind <> 'carrier'", func(r *row) error {
+		if n, ok := tokens[r.num(1)]; ok {
+			out = append(out, place{r.num(0), r.num(1), n, r.flag(2)})
+		}
 		return nil
 	}, h.Ledger, h.Epoch)
-	if err == nil {
-		v.Spans = append(v.Spans, session.Spans(session.Consumed(k, pos), k, fold.OpenRhythm(h.Rhythm))...)
+	return out, err
+}
+
+// liveOf are the live places in the order the model sees. An element of several
+// rows has one.
+func liveOf(places []place) (live []place) {
+	for _, p := range places {
+		if p.active {
+			live = append(live, p)
+		}
 	}
-	return err
+	byPos := func(a, b place) int { return cmp.Compare(a.pos, b.pos) }
+	slices.SortFunc(live, byPos)
+	return slices.CompactFunc(live, func(a, b place) bool { return a.pos == b.pos })
 }
 
-// liveRuns joins neighbouring live positions into intervals.
-func liveRuns(ctx context.Context, c *conn, h *session.Head, v *session.CoverageView) error {
-	return c.query(ctx, `SELECT s.pos,
-		max(e.tokens) FROM snap_rows s JOIN element e ON e.ledger_id = s.ledger_id AND e.n = s.elem
-		WHERE s.ledger_id = ? AND s.active = 1 AND s.kind <> 'carrier' GROUP BY s.pos ORDER BY s.pos`, func(r *row) error {
-		pos, tok := r.num(0), usage.Tokens(r.num(1))
-		v.TokensTotal += tok
-		if k := len(v.Live) - 1; k >= 0 && v.Live[k].To == pos {
-			v.Live[k].To, v.Live[k].Tokens = pos+1, v.Live[k].Tokens+tok
-			return nil
+// consumed adds the spans of blocks that others hold, behind those that stand
+// in the view.
+func consumed(h *session.Head, k *fold.State, places []place, v *session.CoverageView) {
+	pos := make(map[int64]int64, len(places))
+	for _, p := range places {
+		pos[p.elem] = p.pos
+	}
+	v.Spans = append(v.Spans, session.Spans(session.Consumed(k, pos), k, fold.OpenRhythm(h.Rhythm))...)
+}
+
+// liveRuns joins neighbouring live places into intervals.
+func liveRuns(live []place, v *session.CoverageView) {
+	for _, p := range live {
+		v.TokensTotal += p.tokens
+		if k := len(v.Live) - 1; k >= 0 && v.Live[k].To == p.pos {
+			v.Live[k].To, v.Live[k].Tokens = p.pos+1, v.Live[k].Tokens+p.tokens
+			continue
 		}
-		v.Live = append(v.Live, session.IntervalView{From: pos, To: pos + 1, Tokens: tok})
-		return nil
-	}, h.Ledger)
+		v.Live = append(v.Live, session.IntervalView{From: p.pos, To: p.pos + 1, Tokens: p.tokens})
+	}
 }
 
+// protectedFrom is the place from which the newest elements are never folded;
+// 0 where nothing folds.
+func protectedFrom(h *session.Head, k *fold.State, live []place) int64 {
+	if !k.Armed || len(live) == 0 {
+		return 0
+	}
+	sizes := make([]usage.Tokens, len(live))
+	for i, p := range live {
+		sizes[i] = p.tokens
+	}
+	return live[min(fold.TailFrom(sizes, h.Window), len(live)-1)].pos
+}
+
+// checkpoints adds those that are kept, and what the newest seals.
 func checkpoints(ctx context.Context, c *conn, h *session.Head, kernel *fold.State, v *session.CoverageView) error {
-	return c.query(ctx, "SELECT "+ckptCols+" FROM ckpt WHERE ledger_id = ? ORDER BY seq", func(r *row) error {
-		k, err := readCheckpoint(r)
-		if err != nil {
-			return err
-		}
-		v.Checkpoints = append(v.Checkpoints, session.CheckpointView{Seq: k.Seq, Pos: k.PosHi, Reason: k.Reason,
-			At: k.CreatedAt})
-		if k.Seq == h.HeadSeq {
-			v.PosHi, v.Spans = k.PosHi, session.Spans(k.Meta.Coverage, kernel, fold.OpenRhythm(h.Rhythm))
-			v.TokensTotal += session.CarrierTokens(k.Meta.Coverage, kernel)
-		}
+	err := c.query(ctx, "SELECT seq, pos_hi, reason, created_at FROM ckpt WHERE ledger_id = ? ORDER BY seq", func(r *row) error {
+		v.Checkpoints = append(v.Checkpoints, session.CheckpointView{Seq: r.num(0), Pos: r.num(1), Reason: r.text(2), At: r.num(3)})
 		return nil
 	}, h.Ledger)
+	if err != nil || !slices.ContainsFunc(v.Checkpoints, func(k session.CheckpointView) bool { return k.Seq == h.HeadSeq }) {
+		return err
+	}
+	k, err := checkpoint(ctx, c, h.Ledger, h.HeadSeq)
+	if err != nil {
+		return err
+	}
+	v.PosHi, v.Spans = k.PosHi, session.Spans(k.Meta.Coverage, kernel, fold.OpenRhythm(h.Rhythm))
+	v.TokensTotal += session.CarrierTokens(k.Meta.Coverage, kernel)
+	return nil
 }

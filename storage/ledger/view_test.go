@@ -131,6 +131,34 @@ func TestFoldViews(t *testing.T) {
 	golden(t, "testdata/folds.txtar", txtar.Format(&ar))
 }
 
+// TestProtectedFrom: the tail begins where a fold may not reach, in a session
+// that folds, and skips what is not in the view.
+func TestProtectedFrom(t *testing.T) {
+	var live []place
+	for i := range int64(10) {
+		live = append(live, place{pos: 2 * i, elem: i + 1, tokens: 2_000, active: true})
+	}
+	k := fold.NewState()
+	if got := protectedFrom(&session.Head{Window: 200_000}, &k, live); got != 0 {
+		t.Errorf("without folds from %d", got)
+	}
+	k.Armed = true
+	for window, want := range map[usage.Tokens]int64{0: 10, 8_000: 10, 200_000: 10} {
+		if got := protectedFrom(&session.Head{Window: window}, &k, live); got != want {
+			t.Errorf("window %d: from %d, want %d", window, got, want)
+		}
+	}
+	for i := range live {
+		live[i].tokens = 600
+	}
+	if got := protectedFrom(&session.Head{Window: 200_000}, &k, live); got != 4 {
+		t.Errorf("of short ones from %d, want 4", got)
+	}
+	if got := protectedFrom(&session.Head{}, &k, nil); got != 0 {
+		t.Errorf("of none from %d", got)
+	}
+}
+
 func golden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {

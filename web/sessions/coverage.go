@@ -1,8 +1,12 @@
 package sessions
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"holdfast/core/session"
 	"holdfast/web/layout"
@@ -15,11 +19,7 @@ func (p *Pages) Map(r *http.Request) (layout.Page, error) {
 	if err != nil {
 		return layout.Page{}, err
 	}
-	c, err := p.Source.Coverage(r.Context(), id)
-	if err != nil {
-		return layout.Page{}, err
-	}
-	points, err := p.Source.TurnPoints(r.Context(), id, chartTurns)
+	c, points, err := p.picture(r.Context(), id)
 	if err != nil {
 		return layout.Page{}, err
 	}
@@ -28,6 +28,24 @@ func (p *Pages) Map(r *http.Request) (layout.Page, error) {
 	chart := newTokenChart(points, c.Checkpoints, h.view.Window)
 	page.Body = mapPage(h, newStrip(id, c), chart, chart.twin(points))
 	return page, nil
+}
+
+// picture reads what the map and the chart are drawn from, side by side: of a
+// long session each takes as long as all else of the page.
+func (p *Pages) picture(ctx context.Context, id string) (c session.CoverageView, points []session.TurnPoint, err error) {
+	var wg sync.WaitGroup
+	var failed error
+	wg.Go(func() {
+		defer func() { // here it would end the program, proxy and all
+			if p := recover(); p != nil {
+				failed = fmt.Errorf("internal: %v", p)
+			}
+		}()
+		points, failed = p.Source.TurnPoints(ctx, id, chartTurns)
+	})
+	c, err = p.Source.Coverage(ctx, id)
+	wg.Wait()
+	return c, points, errors.Join(err, failed)
 }
 
 // blockRow is a block as the table under the map lists it: all its spans.
