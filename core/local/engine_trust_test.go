@@ -5,10 +5,16 @@ package local
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -143,6 +149,89 @@ func copied(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return filepath.Join(to, "h")
+}
+
+// TestEngineHalfRestored lets the engine take a stored state and say that it
+// failed: what is in the slot then is nobody's, so it is emptied before the
+// request is computed in it, and the answer is the one without a store.
+func TestEngineHalfRestored(t *testing.T) {
+	first, _ := turns(300)
+	x, end := unmanaged(t, "tiny", "-np", "1")
+	defer end()
+	want := x.chat(8, first...)
+	x.detach()
+	f := newFront(t, x.identified().client.Base())
+	y := furnish(t, home{copied(t, x.home.dir)})
+	y.hand = x.hand
+	y.driver = New(Options{Route: "local", Host: standing{f.client}, Tier: y.tier, Handover: x.hand, Weights: engine.OpenWeights(y.home.dir + "/w"),
+		Findings: OpenFindings(y.home.dir + "/f"), Log: y.log})
+	y.identified()
+	f.failing.Store(true)
+	got := y.chat(8, first...)
+	f.failing.Store(false)
+	t.Run("KV45 the slot is emptied first", func(t *testing.T) {
+		if calls := f.heard(); !slices.Equal(calls, []string{"restore", "erase", "chat"}) {
+			t.Errorf("the engine was asked to %v", calls)
+		}
+	})
+	if r := got.receipt; r.Restored != 0 || r.RestReason != string(kv.MissImportFailed) {
+		t.Errorf("%+v", r)
+	}
+	if got.text() != want.text() || got.probabilities() != want.probabilities() {
+		t.Errorf("after the failure %q, without a store %q", got.text(), want.text())
+	}
+	y.detach()
+}
+
+// front stands before an engine. While failing it has the engine restore what it
+// is told to and says that it could not, and notes what changes or uses slots.
+type front struct {
+	client  *engine.Client
+	failing atomic.Bool
+	mu      sync.Mutex
+	calls   []string
+}
+
+func newFront(t *testing.T, base string) *front {
+	to, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call := r.URL.Query().Get("action")
+		if strings.HasSuffix(r.URL.Path, "/chat/completions") {
+			call = "chat"
+		}
+		if !f.failing.Load() || call == "" {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		f.mu.Lock()
+		f.calls = append(f.calls, call)
+		f.mu.Unlock()
+		if call != "restore" {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		done := httptest.NewRecorder()
+		proxy.ServeHTTP(done, r)
+		if done.Code != http.StatusOK {
+			t.Errorf("the engine did not take the state: %d %s", done.Code, done.Body)
+		}
+		http.Error(w, `{"error":{"code":500,"message":"it broke","type":"server_error"}}`, http.StatusInternalServerError)
+	}))
+	t.Cleanup(srv.Close)
+	f.client = engine.NewClient(srv.URL, "")
+	t.Cleanup(f.client.Close)
+	return f
+}
+
+func (f *front) heard() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
 }
 
 // TestEngineKilled kills the engine while it restores and while it saves: the

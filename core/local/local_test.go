@@ -222,7 +222,7 @@ func TestCountTokens(t *testing.T) {
 
 // An engine that goes away under a request is asked again in its next
 // life.
-func TestK41_KV45_AnEngineGoesAway(t *testing.T) {
+func TestK41_AnEngineGoesAway(t *testing.T) {
 	f := newFake(t, 1)
 	e := on(t, f)
 	lives := 0
