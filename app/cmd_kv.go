@@ -118,6 +118,14 @@ func (c *cli) printKV(s kv.Status) error {
 	return table(c.out, rows)
 }
 
+// kvDiskText is the room on the disk. While the tier is off nobody looks.
+func kvDiskText(u kv.StatusUsage) string {
+	if u.FilesystemAvailableBytes == 0 {
+		return fmt.Sprintf("%s stay free", bytesText(int64(u.ReserveBytes)))
+	}
+	return fmt.Sprintf("%s free, %s stay free", bytesText(int64(u.FilesystemAvailableBytes)), bytesText(int64(u.ReserveBytes)))
+}
+
 // kvRows is what a person reads of a KV status.
 func kvRows(s kv.Status) [][]string {
 	u, a := s.Usage, s.Activity
@@ -129,7 +137,7 @@ func kvRows(s kv.Status) [][]string {
 		{"state", kvStateText(s)},
 		{"folder", s.Configured.Directory},
 		{"used", fmt.Sprintf("%s of %s in %s states", bytesText(int64(u.UsedBytes)), bytesText(int64(u.BudgetBytes)), count(int64(u.Manifests)))},
-		{"disk", fmt.Sprintf("%s free, %s stay free", bytesText(int64(u.FilesystemAvailableBytes)), bytesText(int64(u.ReserveBytes)))},
+		{"disk", kvDiskText(u)},
 		{"restored", fmt.Sprintf("%s, about %s of prefill saved; %s failed", count(a.RestoresOK), (time.Duration(a.SecondsSavedEstimate*1000) * time.Millisecond).Round(100*time.Millisecond), count(a.RestoreFailures))},
 		{"not restored", countsText(misses)},
 		{"written", fmt.Sprintf("%s states, %s; %s evicted", count(a.Writes), bytesText(int64(a.BytesWritten)), count(a.Evictions))},

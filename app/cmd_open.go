@@ -62,8 +62,8 @@ func openFile(ctx context.Context, file string) error {
 		name, args = "xdg-open", []string{file}
 	}
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-	if err != nil && len(out) > 0 {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	if said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n"); err != nil && said != "" {
+		return fmt.Errorf("%w: %s", err, said) // xdg-open names every browser it did not find, one a line
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%s is not installed", name)

@@ -1,6 +1,6 @@
 // Command build is how this repository is built, tested and measured:
 //
-//	go run ./build demo | test | bench | engine | lint | gen | nightly
+//	go run ./build demo | test | bench | engine | lint | gen | package | licences | nightly
 //
 // It runs the program and its tests from outside and imports none of them.
 // What a verb needs it installs itself: Debian packages when run as root, npm
@@ -28,7 +28,7 @@ func verbs() []verb {
 	return []verb{
 		{"demo", "play the bundled coding session through the real chain", demo},
 		{"test", "everything a change must pass", test},
-		{"bench", "comparisons: bench proxy, bench cost", bench},
+		{"bench", "comparisons: bench proxy, bench cost, bench kv", bench},
 		{"engine", "install llama-server and the models of the KV tests", engineOnly},
 		{"lint", "gofmt, go vet, import rules, staticcheck", lint},
 		{"gen", "regenerate generated files", gen},
@@ -39,13 +39,13 @@ func verbs() []verb {
 }
 
 // errUsage asks for the list of verbs and exit code 2.
-var errUsage = errors.New("usage")
+var errUsage = errors.New("name what is to be done")
 
 func main() {
 	err := run(os.Args[1:])
 	switch {
 	case errors.Is(err, errUsage):
-		fmt.Fprint(os.Stderr, usage())
+		fmt.Fprintf(os.Stderr, "build: %v\n\n%s", err, usage())
 		os.Exit(2)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "build:", err)
@@ -67,7 +67,7 @@ func run(args []string) error {
 		}
 		return r.verb(v, args[1:])
 	}
-	return errUsage
+	return fmt.Errorf("%w: there is no verb %q", errUsage, args[0])
 }
 
 func usage() string {

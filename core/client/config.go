@@ -17,9 +17,6 @@ import (
 // left alone.
 var ErrFormat = errors.New("client: the settings file cannot be read")
 
-// ErrNoConfig says that an agent has no settings file for its base URL.
-var ErrNoConfig = errors.New("client: this agent has no setting for its base URL")
-
 // Config is the settings file of an agent.
 type Config struct {
 	Folder    string // below the home folder, with slashes

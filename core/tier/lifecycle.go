@@ -12,7 +12,7 @@ import (
 // Errors of lifecycle operations: mistakes of whoever asked.
 var (
 	ErrNotActive = &Refusal{Op: "change the cache", Reason: "not_active", What: "the KV tier is not open",
-		Hint: "holdfast kv status says why; turn it on with kv.disk.mode"}
+		Hint: "see why with holdfast kv status; turn it on with kv.disk.mode"}
 	ErrNoTarget = &Refusal{Op: "prune", Reason: "no_target", What: "there is no budget, so there is no size to prune to",
 		Hint: "give a target, or use clear to delete everything"}
 )

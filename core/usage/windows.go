@@ -1,9 +1,5 @@
 package usage
 
-// WindowsAsOf is the day the bundled window table was last compared with the
-// providers' model pages.
-const WindowsAsOf = PricesAsOf
-
 // DefaultWindow is assumed for a model the table does not know.
 const DefaultWindow Tokens = 200_000
 
