@@ -147,8 +147,10 @@ func startPipe(put func(content.ID, []byte) error, w *watcher) *pipe {
 	return p
 }
 
-// run writes until the first failure, and takes what comes after it.
+// run writes until the first failure, and takes what comes after it. It goes
+// behind like the worker it writes for: together they would be a core's worth.
 func (p *pipe) run() {
+	stepBehind()
 	var err error
 	for c := range p.in {
 		if err == nil {
