@@ -69,7 +69,7 @@ func newStrip(id string, c session.CoverageView) strip {
 		s.ticks = append(s.ticks, b)
 	}
 	if s.ProtectedFrom > 0 && s.ProtectedFrom < s.scale.hi {
-		s.protected = s.box(s.ProtectedFrom, s.scale.hi, "protected", "Protected tail: the newest elements are never folded.")
+		s.protected = s.box(s.ProtectedFrom, s.scale.hi, "protected", "Protected tail: the newest elements, which folds leave alone.")
 	}
 	s.axis = s.marks()
 	return s
@@ -257,11 +257,13 @@ func tickClass(reason string) string {
 	return "tick"
 }
 
-// Heights of the strip's lanes, in pixels.
+// Heights of the strip's lanes, in pixels. The protected tail is hatched along
+// the foot of the rows, where no text stands.
 const (
 	axisHeight = 20
 	tierHeight = 28
 	rowHeight  = 46
+	tailHeight = 16
 	tickHeight = 12
 	kvHeight   = 18
 )
