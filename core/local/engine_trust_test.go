@@ -158,9 +158,9 @@ func TestEngineHalfRestored(t *testing.T) {
 	first, _ := turns(300)
 	x, end := unmanaged(t, "tiny", "-np", "1")
 	defer end()
+	f := newFront(t, x.identified().client.Base())
 	want := x.chat(8, first...)
 	x.detach()
-	f := newFront(t, x.identified().client.Base())
 	y := furnish(t, home{copied(t, x.home.dir)})
 	y.hand = x.hand
 	y.driver = New(Options{Route: "local", Host: standing{f.client}, Tier: y.tier, Handover: x.hand, Weights: engine.OpenWeights(y.home.dir + "/w"),
