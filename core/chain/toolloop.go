@@ -55,7 +55,8 @@ type loop struct {
 	ctx    context.Context
 	stream bool
 
-	// body is the round being read, reply what it has told so far.
+	// body is the round being read; reply what a later one has told so far, nil
+	// in the first.
 	body  io.ReadCloser
 	reply wire.Reply
 	buf   []byte
@@ -105,7 +106,7 @@ func (c *Chain) looped(ctx context.Context, x *Exchange, resp *http.Response) *h
 	if err != nil {
 		return nil
 	}
-	l := &loop{c: c, x: x, ctx: ctx, stream: stream, body: body, reply: x.codec.Reply(stream), buf: make([]byte, 32<<10),
+	l := &loop{c: c, x: x, ctx: ctx, stream: stream, body: body, buf: make([]byte, 32<<10),
 		wire: codec.Loop(stream, wire.LoopOptions{Own: x.ownTools(), Note: emptyNote})}
 	x.loop = l
 	return plainReply(resp, l, stream)
@@ -253,11 +254,11 @@ func (l *loop) feed() error {
 	}()
 	for {
 		over, err := l.take()
-		if end == nil && len(l.rounds) > 0 && l.reply.Info().Terminal {
+		if end == nil && l.reply != nil && l.reply.Info().Terminal {
 			end = time.AfterFunc(lastWords, func() { body.Close() })
 		}
 		switch {
-		case over && err != nil && l.reply.Info().Terminal && end != nil:
+		case over && err != nil && end != nil:
 			return nil
 		case over:
 			return err
@@ -270,7 +271,9 @@ func (l *loop) feed() error {
 func (l *loop) take() (over bool, err error) {
 	n, err := l.body.Read(l.buf)
 	if n > 0 {
-		l.reply.Write(l.buf[:n])
+		if l.reply != nil {
+			l.reply.Write(l.buf[:n])
+		}
 		l.pass(l.buf[:n])
 	}
 	if err == io.EOF {
