@@ -134,7 +134,8 @@ func (i *installed) onlySession(turns int64) (string, error) {
 			Turns int64
 		}
 	}
-	if err := json.Unmarshal([]byte(said), &list); err != nil {
+	// The first value counts: under wine the display's last words come behind it.
+	if err := json.NewDecoder(strings.NewReader(said)).Decode(&list); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, said)
 	}
 	if len(list.Sessions) != 1 || list.Sessions[0].Turns != turns {
