@@ -119,11 +119,12 @@ func (c *cli) printKV(s kv.Status) error {
 }
 
 // kvDiskText is the room on the disk. While the tier is off nobody looks.
-func kvDiskText(u kv.StatusUsage) string {
-	if u.FilesystemAvailableBytes == 0 {
-		return fmt.Sprintf("%s stay free", bytesText(int64(u.ReserveBytes)))
+func kvDiskText(s kv.Status) string {
+	stays := bytesText(int64(s.Usage.ReserveBytes)) + " stay free"
+	if s.Effective.State == kv.StateOff {
+		return stays
 	}
-	return fmt.Sprintf("%s free, %s stay free", bytesText(int64(u.FilesystemAvailableBytes)), bytesText(int64(u.ReserveBytes)))
+	return bytesText(int64(s.Usage.FilesystemAvailableBytes)) + " free, " + stays
 }
 
 // kvRows is what a person reads of a KV status.
@@ -137,7 +138,7 @@ func kvRows(s kv.Status) [][]string {
 		{"state", kvStateText(s)},
 		{"folder", s.Configured.Directory},
 		{"used", fmt.Sprintf("%s of %s in %s states", bytesText(int64(u.UsedBytes)), bytesText(int64(u.BudgetBytes)), count(int64(u.Manifests)))},
-		{"disk", kvDiskText(u)},
+		{"disk", kvDiskText(s)},
 		{"restored", fmt.Sprintf("%s, about %s of prefill saved; %s failed", count(a.RestoresOK), (time.Duration(a.SecondsSavedEstimate*1000) * time.Millisecond).Round(100*time.Millisecond), count(a.RestoreFailures))},
 		{"not restored", countsText(misses)},
 		{"written", fmt.Sprintf("%s states, %s; %s evicted", count(a.Writes), bytesText(int64(a.BytesWritten)), count(a.Evictions))},

@@ -207,8 +207,18 @@ func TestC34_PayloadsAreNoText(t *testing.T) {
 	}
 }
 
-// The tail that a view shows as protected is the one that folds leave alone.
+// The last five of ten equal elements stay whatever their size, and so do all
+// that lie within 5,000 tokens or a twentieth of the window. The tail that a view
+// shows as protected is the one that folds leave alone.
 func TestTailFrom(t *testing.T) {
+	for _, c := range []struct {
+		each, window usage.Tokens
+		want         int
+	}{{6_000, 200_000, 5}, {1_000, 200_000, 5}, {600, 200_000, 2}, {600, 0, 2}, {500, 200_000, 0}, {600, 8_000, 5}, {50, 8_000, 2}} {
+		if got := TailFrom(slices.Repeat([]usage.Tokens{c.each}, 10), c.window); got != c.want {
+			t.Errorf("of %d tokens each, window %d: from %d, want %d", c.each, c.window, got, c.want)
+		}
+	}
 	for _, window := range []usage.Tokens{0, 8_000, 32_000, 200_000} {
 		for rounds := range 12 {
 			k := newTalk(t).system("s").user("go").rounds(rounds, 300+700*rounds)

@@ -189,10 +189,16 @@ func (l *Limits) recent() usage.Tokens { return min(recentTokens, l.at(recentPer
 // that keeps much of a small window for its reply protects less.
 func TailFrom(sizes []usage.Tokens, window usage.Tokens) int {
 	lim := Limits{Window: window}.filled()
+	return tailFrom(len(sizes), func(i int) usage.Tokens { return sizes[i] }, lim.recent())
+}
+
+// tailFrom is the first of n places that are among the last recentElements, or
+// lie whole within the last tokens.
+func tailFrom(n int, weight func(int) usage.Tokens, recent usage.Tokens) int {
 	var tokens usage.Tokens
-	for i := len(sizes) - 1; i >= 0; i-- {
-		tokens += sizes[i]
-		if len(sizes)-i > recentElements && tokens > lim.recent() {
+	for i := n - 1; i >= 0; i-- {
+		tokens += weight(i)
+		if n-i > recentElements && tokens > recent {
 			return i + 1
 		}
 	}
@@ -261,25 +267,24 @@ func globMatch(glob, name string) bool {
 	return err == nil && ok
 }
 
-// guardEnd protects the latest user message and the end of the list: elements
-// that lie whole within the last tokens.
+// guardEnd protects the latest user message and the end of the list.
 func (p *picture) guardEnd(out []guard, recent usage.Tokens) {
-	var tokens usage.Tokens
-	asked := false
-	for i := len(p.elems) - 1; i >= 0; i-- {
-		tokens += p.weight(i)
-		near := len(p.elems)-i <= recentElements
-		if near && out[i] == free {
+	n := len(p.elems)
+	for i := tailFrom(n, p.weight, recent); i < n; i++ {
+		switch {
+		case out[i] != free:
+		case n-i <= recentElements:
 			out[i] = guardRecent
-		}
-		if tokens <= recent && out[i] == free {
+		default:
 			out[i] = guardTail
 		}
-		if !asked && p.elems[i].asked() {
-			asked = true
+	}
+	for i := n - 1; i >= 0; i-- {
+		if p.elems[i].asked() {
 			if !out[i].hard() {
 				out[i] = guardLastUser
 			}
+			return
 		}
 	}
 }

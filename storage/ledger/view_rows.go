@@ -204,8 +204,8 @@ func liveRuns(live []place, v *session.CoverageView) {
 	}
 }
 
-// protectedFrom is the place from which the newest elements are never folded;
-// 0 where nothing folds.
+// protectedFrom is the place from which folds leave the newest elements alone; 0
+// where nothing folds. Carriers so near the end are rare and not counted.
 func protectedFrom(h *session.Head, k *fold.State, live []place) int64 {
 	if !k.Armed || len(live) == 0 {
 		return 0
@@ -214,7 +214,7 @@ func protectedFrom(h *session.Head, k *fold.State, live []place) int64 {
 	for i, p := range live {
 		sizes[i] = p.tokens
 	}
-	return live[min(fold.TailFrom(sizes, h.Window), len(live)-1)].pos
+	return live[fold.TailFrom(sizes, h.Window)].pos
 }
 
 // checkpoints adds those that are kept, and what the newest seals.
