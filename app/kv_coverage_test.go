@@ -75,6 +75,13 @@ func (f *wordEngine) render(body []byte) string {
 	return b.String()
 }
 
+// tried waits until the engine is being tried out.
+func (f *wordEngine) tried() {
+	for f.erases.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // talk is a chat request of texts in turn.
 func talk(texts ...string) string {
 	var list []map[string]string
@@ -169,9 +176,7 @@ func TestCoverageOfALocalEngine(t *testing.T) {
 	if strings.Contains(text, "tide") {
 		t.Errorf("text in %s", text)
 	}
-	for f.erases.Load() == 0 { // until the engine is being tried out, which takes the other slot
-		time.Sleep(time.Millisecond)
-	}
+	f.tried() // which takes the other slot
 	asks(t, r, "two", talk(long+"second "+long, "So be it.", "And then?"))
 	hi, kv, _ = coverageOf(t, r, id)
 	if len(kv) != 1 || kv[0] != (session.KVView{From: 0, To: hi, State: session.KVCold}) {
@@ -186,6 +191,7 @@ func TestCoverageAfterARestart(t *testing.T) {
 	long := strings.Repeat("tide ", 90)
 	asks(t, r, "one", talk(long, "So be it.", "And now?"))
 	id := firstOf(t, r)
+	f.tried() // or the driver's last erase could arrive after it is gone
 	r.engine.kv.mu.Lock()
 	before := r.engine.kv.drivers["local"]
 	delete(r.engine.kv.drivers, "local")
