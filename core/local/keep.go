@@ -186,14 +186,21 @@ type saver struct {
 func (s saver) Save(ctx context.Context, id int) (path string, tokens int, size int64, err error) {
 	f, ok := s.l.slots.collect(id, s.gen)
 	if !ok {
-		sl := s.l.slots.borrow(id, s.gen)
-		if sl == nil {
-			return "", 0, 0, tier.ErrSlotInUse
+		if f, err = s.borrow(ctx, id); err == nil {
+			s.rest(ctx)
 		}
-		defer s.l.slots.give(sl)
-		f, err = s.write(ctx, id)
 	}
 	return f.path, int(f.Tokens), int64(f.Bytes), err
+}
+
+// borrow has the engine write an idle slot.
+func (s saver) borrow(ctx context.Context, id int) (f slotFile, err error) {
+	sl := s.l.slots.borrow(id, s.gen)
+	if sl == nil {
+		return f, tier.ErrSlotInUse
+	}
+	defer s.l.slots.give(sl)
+	return s.write(ctx, id)
 }
 
 // write has the engine write a slot that is ours.
@@ -206,6 +213,19 @@ func (s saver) write(ctx context.Context, id int) (f slotFile, err error) {
 		s.e.speed.saved(f.Tokens, f.Took())
 	}
 	return f, err
+}
+
+// restAfterSave is a few tokens long: an engine stands still while it saves, and
+// the clients beside it should not pay for the reading of the file in the same
+// breath.
+const restAfterSave = 150 * time.Millisecond
+
+// rest lets the clients of other slots on before a file is read, where there are
+// any.
+func (s saver) rest(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, restAfterSave)
+	defer cancel()
+	_ = s.l.slots.still(ctx) // over either way: the time is up, or nobody generates
 }
 
 // drop removes a file that nobody collected.

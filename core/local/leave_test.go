@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -98,5 +99,26 @@ func TestWorthSaving(t *testing.T) {
 		if got := s.worthSaving(c.n, c.fresh); got != c.want {
 			t.Errorf("%d tokens, %d of them new: %v", c.n, c.fresh, got)
 		}
+	}
+}
+
+// A save rests before its file is read while anybody else generates, and no
+// longer.
+func TestStill(t *testing.T) {
+	s := newSlots(2)
+	if err := s.still(t.Context()); err != nil {
+		t.Errorf("nobody generates: %v", err)
+	}
+	other := s.borrow(1, 0)
+	over, end := context.WithCancel(t.Context())
+	end()
+	if err := s.still(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("the time is up and another generates: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.still(t.Context()) }()
+	s.give(other)
+	if err := <-done; err != nil {
+		t.Errorf("the other is done: %v", err)
 	}
 }
