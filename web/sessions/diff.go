@@ -36,8 +36,8 @@ const (
 	maxTree    = 40
 )
 
-// differ compares two JSON bodies structurally: members by name, lists by the
-// longest run of equal items.
+// differ compares two JSON bodies without white space structurally: members by
+// name, lists by the longest run of equal items.
 type differ struct {
 	out  []change
 	more int // differences beyond maxChanges
@@ -50,11 +50,12 @@ func compare(a, b []byte) ([]change, int) {
 	if bytes.Equal(a, b) {
 		return nil, 0
 	}
-	if !json.Valid(a) || !json.Valid(b) {
+	var x, y bytes.Buffer // without white space: what is equal then is equal
+	if json.Compact(&x, a) != nil || json.Compact(&y, b) != nil {
 		d.text("$", string(a), string(b))
 		return d.out, d.more
 	}
-	d.value("$", a, b, 0)
+	d.value("$", x.Bytes(), y.Bytes(), 0)
 	if len(d.out) == 0 {
 		d.add(change{Path: "$", Kind: "changed", Old: "other white space or order of members", New: "the same values"})
 	}
@@ -70,7 +71,7 @@ func (d *differ) add(c change) {
 }
 
 func (d *differ) value(path string, a, b json.RawMessage, deep int) {
-	if bytes.Equal(a, b) || same(a, b) {
+	if bytes.Equal(a, b) {
 		return
 	}
 	if deep < maxTree && kind(a) == kind(b) {
@@ -87,17 +88,10 @@ func (d *differ) value(path string, a, b json.RawMessage, deep int) {
 }
 
 func kind(raw json.RawMessage) byte {
-	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return 0
 	}
 	return raw[0]
-}
-
-// same compares values without their white space.
-func same(a, b json.RawMessage) bool {
-	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 // spelled is a value as a person reads it: text without its quotes.
@@ -154,8 +148,7 @@ func (d *differ) list(path string, a, b json.RawMessage, deep int) {
 		d.text(path, string(a), string(b))
 		return
 	}
-	kx, ky := compacted(x), compacted(y)
-	head, tail := ends(len(x), len(y), func(i, j int) bool { return kx[i] == ky[j] })
+	head, tail := ends(len(x), len(y), func(i, j int) bool { return bytes.Equal(x[i], y[j]) })
 	mx, my := x[head:len(x)-tail], y[head:len(y)-tail]
 	if len(mx) == len(my) {
 		for i := range mx {
@@ -163,7 +156,7 @@ func (d *differ) list(path string, a, b json.RawMessage, deep int) {
 		}
 		return
 	}
-	ops := script(len(mx), len(my), func(i, j int) bool { return kx[head+i] == ky[head+j] })
+	ops := script(len(mx), len(my), func(i, j int) bool { return bytes.Equal(mx[i], my[j]) })
 	for k := 0; k < len(ops); k++ {
 		switch op := ops[k]; op.kind {
 		case 'd':
@@ -174,20 +167,6 @@ func (d *differ) list(path string, a, b json.RawMessage, deep int) {
 			d.add(change{Path: fmt.Sprintf("%s[%d]", path, head+op.j), Kind: "added", New: spelled(my[op.j])})
 		}
 	}
-}
-
-// compacted are items without their white space, to be compared many times.
-func compacted(items []json.RawMessage) []string {
-	out := make([]string, len(items))
-	for i, it := range items {
-		var b bytes.Buffer
-		if json.Compact(&b, it) == nil {
-			out[i] = b.String()
-		} else {
-			out[i] = string(it)
-		}
-	}
-	return out
 }
 
 // runOf counts the removals that a script begins with.
