@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -26,21 +27,29 @@ type exchange struct {
 
 // tap stands between a client and what it talks to and keeps every byte that
 // passes. It opens one connection per client connection and copies nothing but
-// whole messages, so that neither side sees more than a slower network.
+// whole messages, so that neither side sees more than a slower network. A client
+// leaves at the last event it needs; the tap reads on to the end, so that what is
+// compared does not depend on who was faster.
 type tap struct {
 	url string
 
+	// mu guards the rest; idle is signalled when an exchange ends.
 	mu        sync.Mutex
+	idle      *sync.Cond
 	exchanges []*exchange
+	underWay  int
 }
 
 // newTap starts a tap in front of target, a host:port.
 func newTap(t *testing.T, target string, hop http.Header) *tap {
 	t.Helper()
 	tp := &tap{}
+	tp.idle = sync.NewCond(&tp.mu)
 	transport := &http.Transport{DisableCompression: true, DialContext: (&net.Dialer{}).DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tp.update(func() { tp.underWay++ })
+		defer tp.update(func() { tp.underWay--; tp.idle.Broadcast() })
 		if err := tp.pass(w, r, transport, target, hop); err != nil {
 			panic(http.ErrAbortHandler) // the client sees the cut its upstream made
 		}
@@ -59,7 +68,7 @@ func (tp *tap) pass(w http.ResponseWriter, r *http.Request, via http.RoundTrippe
 	}
 	ex := &exchange{method: r.Method, uri: r.RequestURI, header: r.Header.Clone(), body: body}
 	tp.add(ex)
-	out := r.Clone(r.Context())
+	out := r.Clone(context.WithoutCancel(r.Context()))
 	out.RequestURI, out.URL = "", &url.URL{Scheme: "http", Host: target, Opaque: r.RequestURI}
 	out.Host = target
 	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -104,9 +113,12 @@ func (tp *tap) update(do func()) {
 	do()
 }
 
-// seen returns what has passed so far.
+// seen returns what has passed. It waits for what is under way.
 func (tp *tap) seen() (out []exchange) {
 	tp.update(func() {
+		for tp.underWay > 0 {
+			tp.idle.Wait()
+		}
 		for _, ex := range tp.exchanges {
 			out = append(out, *ex)
 		}
