@@ -68,9 +68,5 @@ func (r *runner) install(what string, packages ...string) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%s are not installed; install them, or run as root on Debian: %v", what, packages)
 	}
-	env := []string{"DEBIAN_FRONTEND=noninteractive"}
-	if err := r.sh(".", env, "apt-get", "update", "-q"); err != nil {
-		return err
-	}
-	return r.sh(".", env, "apt-get", append([]string{"install", "-q", "-y", "--no-install-recommends"}, packages...)...)
+	return r.apt(packages...)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"holdfast/build/engine"
 )
@@ -33,9 +34,13 @@ func (r *runner) clients() []job {
 // localEngine installs the real llama-server and the models the tests run on it.
 func (r *runner) localEngine() []job {
 	return []job{
-		{"install llama-server", func() error { return engine.Install(r.cache, r.out) }},
+		{"install llama-server", r.llamaServer},
 		{"make models", func() error { return r.models(engine.Models()...) }},
 	}
+}
+
+func (r *runner) llamaServer() error {
+	return r.fetch(func() error { return engine.Install(r.cache, r.out) })
 }
 
 func (r *runner) models(models ...engine.Model) error {
@@ -51,7 +56,11 @@ func (r *runner) models(models ...engine.Model) error {
 // goSDK compiles the client on the Go SDKs from its own module, so that their
 // dependencies stay out of the program's go.mod.
 func (r *runner) goSDK() error {
-	return r.sh(clientsDir+"/gosdk", []string{"CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(r.cache, "bin", "gosdk"), ".")
+	dir := clientsDir + "/gosdk"
+	if err := r.fetch(func() error { return r.sources(dir, noCgo(), ".") }); err != nil {
+		return err
+	}
+	return r.sh(dir, noCgo(), "go", "build", "-o", filepath.Join(r.cache, "bin", "gosdk"), ".")
 }
 
 // needNpm makes sure npm can be called.
@@ -70,12 +79,19 @@ func (r *runner) needProgram(name string, debian ...string) error {
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return fmt.Errorf("%s is not installed; install it, or run as root on Debian", name)
 	}
-	env := []string{"DEBIAN_FRONTEND=noninteractive"}
-	if err := r.sh(".", env, "apt-get", "update", "-q"); err != nil {
-		return err
-	}
-	args := append([]string{"install", "-q", "-y", "--no-install-recommends"}, debian...)
-	return r.sh(".", env, "apt-get", args...)
+	return r.apt(debian...)
+}
+
+// apt installs Debian packages. Where another apt is at work it waits for its
+// turn.
+func (r *runner) apt(packages ...string) error {
+	env, patient := []string{"DEBIAN_FRONTEND=noninteractive"}, []string{"-q", "-oAcquire::Retries=3", "-oDPkg::Lock::Timeout=300"}
+	return r.fetch(func() error {
+		if err := r.sh(".", env, "apt-get", append(patient, "update")...); err != nil {
+			return err
+		}
+		return r.sh(".", env, "apt-get", slices.Concat(patient, []string{"install", "-y", "--no-install-recommends"}, packages)...)
+	})
 }
 
 // npm installs clientsDir/name into the cache, once per content of its two
@@ -96,7 +112,10 @@ func (r *runner) npm(name string) error {
 		return err
 	}
 	env := []string{"npm_config_cache=" + filepath.Join(r.cache, "npm"), "npm_config_update_notifier=false"}
-	if err := r.sh(dir, env, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"); err != nil {
+	ci := func() error {
+		return r.sh(dir, env, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	}
+	if err := r.fetch(ci); err != nil {
 		return err
 	}
 	return os.WriteFile(stamp, want, 0o644)

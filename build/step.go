@@ -20,6 +20,8 @@ type runner struct {
 	seed string
 	out  io.Writer
 	done []timed
+	// pauses are the waits before each further try of what comes over a network.
+	pauses []time.Duration
 }
 
 type timed struct {
@@ -40,7 +42,7 @@ func newRunner(out io.Writer) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runner{root: root, cache: cache, out: out}, os.MkdirAll(cache, 0o755)
+	return &runner{root: root, cache: cache, out: out, pauses: []time.Duration{3 * time.Second, 30 * time.Second}}, os.MkdirAll(cache, 0o755)
 }
 
 // verb runs v and ends with the list of its steps and their durations.
@@ -85,6 +87,21 @@ func (r *runner) all(jobs []job) error {
 		}
 	}
 	return nil
+}
+
+// fetch does what asks a mirror or a registry for something: one that fails for a
+// moment is asked again. do must begin anew each time.
+func (r *runner) fetch(do func() error) error {
+	err := do()
+	for _, pause := range r.pauses {
+		if err == nil {
+			return nil
+		}
+		fmt.Fprintf(r.out, "it failed (%v); once more in %s\n", err, pause)
+		time.Sleep(pause)
+		err = do()
+	}
+	return err
 }
 
 // sh runs a program in dir (relative to the root) with env added, its output

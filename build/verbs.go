@@ -42,7 +42,7 @@ func demo(r *runner, args []string) error {
 // benchEngine installs the engine with the model of the measurements.
 func (r *runner) benchEngine() []job {
 	return []job{
-		{"install llama-server", func() error { return engine.Install(r.cache, r.out) }},
+		{"install llama-server", r.llamaServer},
 		{"make the bench model", func() error { return r.models(engine.Bench()) }},
 	}
 }
@@ -85,6 +85,7 @@ func engineOnly(r *runner, _ []string) error { return r.all(r.localEngine()) }
 func (r *runner) static() []job {
 	return []job{
 		{"gofmt", r.gofmt},
+		{"fetch modules", r.modules},
 		{"go vet", func() error { return r.goCmd(noCgo(), "vet", "-tags", tags, "./...") }},
 		{"go vet, client and engine tests", func() error {
 			return r.goCmd(noCgo(), "vet", "-tags", tags+",clients,engine", "./app", "./core/engine", "./core/local")
@@ -93,14 +94,32 @@ func (r *runner) static() []job {
 	}
 }
 
+// modules downloads what the steps below compile, and no more: the go command
+// itself gives up at the first answer that fails.
+func (r *runner) modules() error {
+	return r.fetch(func() error {
+		return errors.Join(r.sources(".", noCgo(), "-test", "-tags", tags+",clients,engine", "./..."),
+			r.sources(".", noCgo(), "-test", "-tags", tags+",browser", "./app"),
+			r.sources(".", withCgo(), "-test", "-tags", desktopTags+",desktop", "./app", "./ui"))
+	})
+}
+
+// sources has the go command look at every source of packages, with those they
+// import; args are for go list.
+func (r *runner) sources(dir string, env []string, args ...string) error {
+	cmd := r.command(dir, env, "go", append([]string{"list", "-deps"}, args...)...)
+	cmd.Stderr = r.out
+	return cmd.Run()
+}
+
 // units are the hermetic tests, plain and raced. The raced run plays fewer
 // random programs: it looks for races, not for differences.
 func (r *runner) units() []job {
 	return []job{
-		{"go test", func() error { return r.goCmd(noCgo(), "test", "-tags", tags, "./...") }},
+		{"go test", func() error { return r.goCmd(noCgo(), "test", "-tags", tags, "-timeout", "20m", "./...") }},
 		{"install gcc", r.needGCC},
 		{"go test -race", func() error {
-			args := append([]string{"test", "-race", "-tags", tags, "-timeout", "20m"}, r.existing(raced())...)
+			args := append([]string{"test", "-race", "-tags", tags, "-timeout", "40m"}, r.existing(raced())...)
 			return r.goCmd(append(withCgo(), "HOLDFAST_PROGRAMS=40"), args...)
 		}},
 	}
