@@ -1,6 +1,8 @@
 package kv
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -108,11 +110,10 @@ func TestLongestEqualsASearch(t *testing.T) {
 			x.Add(id, m)
 			kept[id] = m
 			if r.IntN(4) == 0 {
-				for victim := range kept {
-					x.Remove(victim, true, day())
-					delete(kept, victim)
-					break
-				}
+				ids := slices.SortedFunc(maps.Keys(kept), func(a, b ManifestID) int { return bytes.Compare(a[:], b[:]) })
+				victim := ids[r.IntN(len(ids))] // not any of the map's: the seed says which
+				x.Remove(victim, true, day())
+				delete(kept, victim)
 			}
 			prompt := slices.Clone(root[:1+r.IntN(len(root))])
 			if r.IntN(2) == 0 {
