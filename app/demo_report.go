@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -229,11 +230,12 @@ func counted(s *session.SessionView, u usage.Usage) string {
 }
 
 // comparedCheck: what left was compared with the full path. A busy machine may
-// leave some out, because the comparison has 50 ms; none may differ.
+// leave some out, because the comparison has 50 ms, and a turn that a gate sent
+// down the full path has nothing to compare; none may differ.
 func comparedCheck(turns []session.TurnView) check {
 	n := map[string]int64{}
 	for _, t := range turns {
-		n[string(t.Compared)]++
+		n[cmp.Or(string(t.Compared), "not compared")]++
 	}
 	c := check{Says: "the view from rows compared with that from the whole history: " + countsText(n)}
 	if k := n[string(session.Different)]; k > 0 {
