@@ -31,9 +31,11 @@ type fake struct {
 	// template is the chat template it says it has.
 	template string
 	// reply is the chat reply; "" for a plain one. hold delays replies until it is
-	// closed, nil for none.
+	// closed, nil for none; it is not taken away again, since a request that was
+	// given up may still be on its way here. held is told of each that waits.
 	reply string
 	hold  chan struct{}
+	held  chan struct{}
 }
 
 func newFake(t *testing.T, slots int) *fake {
@@ -110,6 +112,9 @@ func render(body []byte) string {
 
 func (f *fake) chat(w http.ResponseWriter, body []byte) {
 	if f.hold != nil {
+		if f.held != nil {
+			f.held <- struct{}{}
+		}
 		<-f.hold
 	}
 	var in struct {

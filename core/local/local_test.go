@@ -147,7 +147,7 @@ func TestClientLeaves(t *testing.T) {
 	f := newFake(t, 1)
 	e := on(t, f)
 	ask(t, e, "POST", "/v1/chat/completions", chatBody(true, words(100, "tide")))
-	f.hold = make(chan struct{})
+	f.hold, f.held = make(chan struct{}), make(chan struct{}, 9)
 	ctx, leave := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "POST", "http://local/v1/chat/completions", strings.NewReader(chatBody(true, words(100, "ebb"))))
 	if err != nil {
@@ -158,12 +158,12 @@ func TestClientLeaves(t *testing.T) {
 		_, err := e.RoundTrip(req)
 		left <- err
 	}()
+	<-f.held // it is in the middle
 	leave()
 	if err := <-left; err == nil {
 		t.Error("a reply for a client that left")
 	}
 	close(f.hold)
-	f.hold = nil
 	if a := ask(t, e, "POST", "/v1/chat/completions", chatBody(false, words(100, "ebb"))); a.status != 200 {
 		t.Errorf("%+v", a)
 	}
