@@ -66,9 +66,7 @@ func ask(t *testing.T, server *httptest.Server, directive, accept string) (*http
 	body := mustEncode(object{{"model", "m"}, {"stream", true},
 		{"tools", []object{{{"name", "bash"}, {"input_schema", object{{"type", "object"}}}}}},
 		{"messages", []object{{{"role", "user"}, {"content", directive}}}}})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, BaseURL(server.URL, "x")+"/v1/messages", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, BaseURL(server.URL, "x")+"/v1/messages", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
