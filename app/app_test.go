@@ -289,18 +289,12 @@ func TestWatchKeepsLastGood(t *testing.T) {
 	if v := next(); v.Error != "" || r.settings.Current().LogLevel != "debug" {
 		t.Errorf("not taken up: %+v", v)
 	}
-	if err := os.WriteFile(r.paths.configFile(), []byte("log_level = \"loud\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	v := next()
-	for v.Error == "" || !strings.Contains(v.Error, "loud") { // a reader may meet the half-written file first
-		v = next()
-	}
-	if r.settings.Current().LogLevel != "debug" {
-		t.Error("the last good settings are gone")
+	overwrite(t, r.paths.configFile(), "log_level = \"noisy\"\n")
+	if v := next(); !strings.Contains(v.Error, "noisy") || r.settings.Current().LogLevel != "debug" {
+		t.Errorf("the last good settings are gone: %+v", v.Error)
 	}
 	var s api.Status
-	if err := json.NewDecoder(ask(t, "GET", "http://"+r.Inspector+"/hf/v1/status", r.token, nil).Body).Decode(&s); err != nil || !strings.Contains(s.ConfigError, "loud") {
+	if err := json.NewDecoder(ask(t, "GET", "http://"+r.Inspector+"/hf/v1/status", r.token, nil).Body).Decode(&s); err != nil || !strings.Contains(s.ConfigError, "noisy") {
 		t.Errorf("status %+v %v", s.ConfigError, err)
 	}
 	if err := os.Remove(r.paths.configFile()); err != nil {
@@ -314,6 +308,20 @@ func TestWatchKeepsLastGood(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "config.toml is broken") {
 		t.Errorf("log: %s", r.log.String())
+	}
+}
+
+// overwrite writes in place what is as long as a file, in one step: cut to nothing
+// first, it would be good settings for a moment.
+func overwrite(t *testing.T, name, text string) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 
