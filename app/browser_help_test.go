@@ -229,6 +229,13 @@ func (b *tab) width(px int64) {
 	}
 }
 
+// still stops the page's clock, so that the pause between two keys that belong
+// together is never too long.
+func (b *tab) still() {
+	b.t.Helper()
+	eval[bool](b, `(Date.now = (at => () => at)(Date.now()), true)`)
+}
+
 // press sends keys one after the other.
 func (b *tab) press(keys string) {
 	b.t.Helper()

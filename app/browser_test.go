@@ -304,6 +304,7 @@ func (x *exhibit) keys(b *tab) {
 	for _, c := range web.KeyTable() {
 		page := fill.Replace(c.Page)
 		b.open(page)
+		b.still()
 		b.press(c.Press)
 		at := fmt.Sprintf("%s, keys %s", c.Page, c.Press)
 		if c.At != "" {
