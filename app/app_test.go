@@ -433,6 +433,7 @@ func TestStopDrains(t *testing.T) {
 	}))
 	defer model.Close()
 	r, stop := runApp(t, routeTo(model.URL))
+	r.drainTime = time.Hour // the reply decides, not a slow machine
 	res := ask(t, "GET", r.BaseURL()+"/r/model/x", "", nil)
 	<-arrived
 	stopped := make(chan error, 1)
