@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -222,13 +223,13 @@ func menuText(lines []line) string {
 	return b.String()
 }
 
-// find waits until the menu has a line with a label.
-func (h *host) find(label string) (found line) {
+// find waits until the menu has a line with one of the labels.
+func (h *host) find(labels ...string) (found line) {
 	h.t.Helper()
-	until(h.t, "an item "+label, func() (bool, any) {
+	until(h.t, fmt.Sprintf("an item %q", labels), func() (bool, any) {
 		lines := h.menu()
 		for _, l := range lines {
-			if l.label == label && !l.off {
+			if slices.Contains(labels, l.label) && !l.off {
 				found = l
 				return true, nil
 			}
@@ -238,10 +239,10 @@ func (h *host) find(label string) (found line) {
 	return found
 }
 
-// click clicks a line, once it is there.
-func (h *host) click(label string) {
+// click clicks a line with one of the labels, once it is there.
+func (h *host) click(labels ...string) {
 	h.t.Helper()
-	id := h.find(label).id
+	id := h.find(labels...).id
 	menu := h.conn.Object(string(h.item), h.prop("Menu").(dbus.ObjectPath))
 	if err := menu.Call(menuName+".Event", 0, id, "clicked", dbus.MakeVariant(""), uint32(0)).Err; err != nil {
 		h.t.Fatal(err)
