@@ -81,7 +81,7 @@ func (d *DB) erase(ctx context.Context, ledger, why string) error {
 func (d *DB) inChunks(ctx context.Context, op string, unit func(context.Context, *conn) (more bool, err error)) error {
 	for more := true; more; {
 		err := d.write(ctx, op, func(ctx context.Context, c *conn) (err error) {
-			for at := time.Now(); more && err == nil && time.Since(at) < holdFor; {
+			for at := d.now(); more && err == nil && d.now().Sub(at) < holdFor; {
 				more, err = unit(ctx, c)
 			}
 			return err
