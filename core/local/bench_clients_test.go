@@ -73,7 +73,7 @@ func (b *kvBench) latency() {
 	h := open(b.t, b.home(), b.settings)
 	defer h.close()
 	b.tax(h)
-	b.stall(h)
+	b.besideSaves(h)
 }
 
 // tax repeats a prompt on one engine, with and without the tier in turns.
@@ -101,9 +101,9 @@ func (b *kvBench) tax(h *house) {
 	b.gate("warm-hit tax", "2 ms", fmt.Sprintf("%.2f ms", median(tax)), median(tax) <= 2)
 }
 
-// stall times the tokens of a client, in turns without and with one save of
+// besideSaves times the tokens of a client, in turns without and with one save of
 // another conversation beside it.
-func (b *kvBench) stall(h *house) {
+func (b *kvBench) besideSaves(h *house) {
 	seconds, err := strconv.Atoi(env("HOLDFAST_BENCH_SECONDS", "60"))
 	if err != nil {
 		b.t.Fatal(err)
@@ -114,7 +114,7 @@ func (b *kvBench) stall(h *house) {
 	if err := h.driver.flushSlot(context.Background(), h.identified(), b.neighbour(h.identified())); err != nil {
 		b.t.Fatal(err) // its last rows would be saved in the middle, at rest
 	}
-	b.pause(h, max(stretch/10, 3*time.Second)) // a save becomes due within a second
+	b.longestStall(h, max(stretch/10, 3*time.Second)) // a save becomes due within a second
 	var quiet, busy []float64
 	for range rounds {
 		quiet = append(quiet, b.decode(h, "p99, no save", stretch, nil)...)
@@ -126,14 +126,14 @@ func (b *kvBench) stall(h *house) {
 	b.gate("p99 gap between tokens with a save to without", "1.05", fmt.Sprintf("%.3f", p99), p99 <= 1.05)
 }
 
-// saves is how many saves the longest pause of a client is taken from: one gap of
+// saves is how many saves the longest stall of a client is taken from: one gap of
 // one of them can be the host's as well as ours, so the median over all counts,
 // and the worst stands beside it.
 const saves = 12
 
-// pause takes the longest gap between tokens in short stretches, in turns without
+// longestStall takes the longest gap between tokens in short stretches, in turns without
 // and with one save, less the usual gap.
-func (b *kvBench) pause(h *house, short time.Duration) {
+func (b *kvBench) longestStall(h *house, short time.Duration) {
 	own, size := b.ownSave(h)
 	var without, with []float64
 	longest := func(gaps []float64) float64 { return quantile(gaps, 1) - median(gaps) }

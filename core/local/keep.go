@@ -186,15 +186,15 @@ type saver struct {
 func (s saver) Save(ctx context.Context, id int) (path string, tokens int, size int64, err error) {
 	f, ok := s.l.slots.collect(id, s.gen)
 	if !ok {
-		if f, err = s.borrow(ctx, id); err == nil {
-			s.rest(ctx)
+		if f, err = s.writeIdle(ctx, id); err == nil {
+			s.standBack(ctx)
 		}
 	}
 	return f.path, int(f.Tokens), int64(f.Bytes), err
 }
 
-// borrow has the engine write an idle slot.
-func (s saver) borrow(ctx context.Context, id int) (f slotFile, err error) {
+// writeIdle has the engine write a slot that nobody uses.
+func (s saver) writeIdle(ctx context.Context, id int) (f slotFile, err error) {
 	sl := s.l.slots.borrow(id, s.gen)
 	if sl == nil {
 		return f, tier.ErrSlotInUse
@@ -215,17 +215,17 @@ func (s saver) write(ctx context.Context, id int) (f slotFile, err error) {
 	return f, err
 }
 
-// restAfterSave is a few tokens long: an engine stands still while it saves, and
+// standBackFor is a few tokens long: an engine stands still while it saves, and
 // the clients beside it should not pay for the reading of the file in the same
 // breath.
-const restAfterSave = 150 * time.Millisecond
+const standBackFor = 150 * time.Millisecond
 
-// rest lets the clients of other slots on before a file is read, where there are
-// any.
-func (s saver) rest(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, restAfterSave)
+// standBack lets the clients of other slots on before a file is read, where there
+// are any.
+func (s saver) standBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, standBackFor)
 	defer cancel()
-	_ = s.l.slots.still(ctx) // over either way: the time is up, or nobody generates
+	_ = s.l.slots.allIdle(ctx) // over either way: the time is up, or nobody generates
 }
 
 // drop removes a file that nobody collected.

@@ -102,21 +102,21 @@ func TestWorthSaving(t *testing.T) {
 	}
 }
 
-// A save rests before its file is read while anybody else generates, and no
+// A save stands back before its file is read while anybody else generates, and no
 // longer.
-func TestStill(t *testing.T) {
+func TestAllIdle(t *testing.T) {
 	s := newSlots(2)
-	if err := s.still(t.Context()); err != nil {
+	if err := s.allIdle(t.Context()); err != nil {
 		t.Errorf("nobody generates: %v", err)
 	}
 	other := s.borrow(1, 0)
 	over, end := context.WithCancel(t.Context())
 	end()
-	if err := s.still(over); !errors.Is(err, context.Canceled) {
+	if err := s.allIdle(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("the time is up and another generates: %v", err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.still(t.Context()) }()
+	go func() { done <- s.allIdle(t.Context()) }()
 	s.give(other)
 	if err := <-done; err != nil {
 		t.Errorf("the other is done: %v", err)

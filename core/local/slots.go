@@ -252,8 +252,8 @@ func (s *slots) rest(ctx context.Context, id int) error {
 	return err
 }
 
-// still waits until no slot is busy.
-func (s *slots) still(ctx context.Context) error {
+// allIdle waits until no slot is busy.
+func (s *slots) allIdle(ctx context.Context) error {
 	_, err := s.wait(ctx, &waiter{look: true, got: make(chan *slot, 1), pick: func(all []*slot, _ bool) choice {
 		if slices.ContainsFunc(all, func(sl *slot) bool { return sl.busy }) {
 			return choice{}
